@@ -73,17 +73,19 @@ def _viewed(lifting: Lifting, argument: Argument) -> str:
     """Return the value of which an argument is all numbers, in another shape or dtype; empty where it is no tensor."""
     name = lifting.value(argument) or ""
     call = lifting.call_of(name)
-    while call is not None and isinstance(call.inputs[0], Ref) and (call.op == "torch.Tensor.view" or _keeps(lifting, call)):
+    while call is not None and _keeps_numbers(lifting, call) and isinstance(call.inputs[0], Ref):
         name = lifting.name(call.inputs[0].name)
         call = lifting.call_of(name)
     return name
 
 
-def _keeps(lifting: Lifting, call: Call) -> bool:
-    """Return whether a call is a cast that changes no flag and no whole number that torch counts up to."""
-    (given, *_), made = inputs_of(call), lifting.program.types[call.outputs[0]].dtype
+def _keeps_numbers(lifting: Lifting, call: Call) -> bool:
+    """Return whether a call is another shape, or a cast that changes no flag and no whole number that torch counts up to."""
+    if call.op != "torch.Tensor.to":
+        return call.op == "torch.Tensor.view"
+    made = lifting.program.types[call.outputs[0]].dtype
     is_wide = kind_of(made) is Kind.WHOLE or DIGITS.get(made, 0) >= DIGITS["float32"]
-    return call.op == "torch.Tensor.to" and (is_wide or lifting.program.types[given].dtype == "bool")
+    return is_wide or all(lifting.program.types[name].dtype == "bool" for name in inputs_of(call))
 
 
 def _without(lifting: Lifting, node: Apply, value: Argument, counted: tuple[str, object], op: str) -> Argument | None:

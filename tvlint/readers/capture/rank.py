@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -119,62 +119,81 @@ def _with_rows_of_experts(lifted: Lifted, tokens: tuple[tuple[int, int], ...]) -
 
 
 def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
-    """Return the program with each message, and what prepares data, in the micro-batch and phase that it is for."""
-    lifted = _with_exchanges_of_no_data_behind(lifted)
+    """Return the program with each message, and what prepares data, in the micro-batch and phase that it is for.
+
+    What moves a value to another place, as a view does, comes behind what makes the value.
+    """
+    makers: dict[str, LiftedNode] = {}
+    issued: dict[str, Mark] = {}
+    ended: set[int] = set()
+    moved: set[int] = set()
+    behind: dict[int, list[LiftedNode]] = {}
+    nodes: list[LiftedNode] = []
+    for prepared in _where_it_is_read(_with_exchanges_of_no_data_behind(lifted)):
+        if prepared.mark.phase == "backward":
+            ended.add(prepared.mark.micro_batch)
+        node = replace(prepared, mark=_mark_of(prepared, makers, issued, ended))
+        if isinstance(node, Message | Exchange) and node.handle:
+            issued[node.handle] = node.mark
+        moves = isinstance(node, Call) and is_move(node.op)
+        source = makers.get(next(iter(inputs_of(node)), "")) if moves else None
+        if source is not None and _is_before(source.mark, node.mark):
+            node = replace(node, mark=source.mark)
+            behind.setdefault(id(source), []).append(node)
+            moved.add(id(node))
+        nodes.append(node)
+        makers.update(dict.fromkeys(outputs_of(node), node))
+    return replace(lifted, nodes=[each for node in nodes if id(node) not in moved for each in _with_moves(node, behind)])
+
+
+def _where_it_is_read(lifted: Lifted) -> list[LiftedNode]:
+    """Return the nodes, those that receive or prepare data in the micro-batch and phase that reads it first."""
     readers: dict[str, list[LiftedNode]] = {}
-    placed: dict[int, LiftedNode] = {}
+    placed: list[LiftedNode] = []
     for node in reversed(lifted.nodes):
         marks = {
             (reader.mark.phase, reader.mark.micro_batch): reader.mark
             for name in outputs_of(node)
             for reader in readers.get(name, ())
         }
-        moved = node
         receives = isinstance(node, Message) and not node.sends
         if marks and (receives or (isinstance(node, Call) and node.mark.phase == "forward")):
             first = min(marks.values(), key=lambda mark: mark.micro_batch)
             alone = len({mark.micro_batch for mark in marks.values()}) == 1
             if receives or (alone and first.micro_batch > node.mark.micro_batch):
                 phase = "forward" if any(mark.phase == "forward" for mark in marks.values()) else "backward"
-                moved = replace(node, mark=replace(node.mark, micro_batch=first.micro_batch, phase=phase))
-        placed[id(node)] = moved
-        for name in inputs_of(moved):
-            readers.setdefault(name, []).append(moved)
-    makers: dict[str, LiftedNode] = {}
-    nodes: list[LiftedNode] = []
-    issued: dict[str, Mark] = {}
-    ended: set[int] = set()
-    for node in lifted.nodes:
-        placed_node = placed[id(node)]
-        if placed_node.mark.phase == "backward":
-            ended.add(placed_node.mark.micro_batch)
-        if isinstance(placed_node, Exchange) and placed_node.mark.phase == "forward" and placed_node.mark.micro_batch in ended:
-            sources = [makers.get(name) for name in placed_node.inputs]
-            if all(isinstance(source, Call | Exchange) and _is_of_no_data(source) for source in sources):
-                placed_node = replace(placed_node, mark=replace(placed_node.mark, phase="reduce", micro_batch=-1))
-        if isinstance(placed_node, Call) and placed_node.mark.micro_batch < 0:
-            before = [makers[name].mark for name in inputs_of(placed_node) if name in makers]
-            placed_node = replace(
-                placed_node,
-                mark=max(before, key=lambda mark: mark.micro_batch, default=replace(placed_node.mark, micro_batch=0)),
-            )
-        if isinstance(placed_node, Message) and placed_node.sends and placed_node.value in makers:
-            mark = makers[placed_node.value].mark
-            placed_node = replace(placed_node, mark=replace(placed_node.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        if isinstance(placed_node, Message | Exchange) and placed_node.handle:
-            issued[placed_node.handle] = placed_node.mark
-        if isinstance(placed_node, End) and placed_node.handle in issued:
-            mark = issued[placed_node.handle]
-            placed_node = replace(placed_node, mark=replace(placed_node.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        moves = isinstance(placed_node, Call) and is_move(placed_node.op)
-        source = makers.get(next(iter(inputs_of(placed_node)), "")) if moves else None
-        if source is not None and _is_before(source.mark, placed_node.mark):
-            placed_node = replace(placed_node, mark=source.mark)
-            nodes.insert(nodes.index(source) + 1, placed_node)
-        else:
-            nodes.append(placed_node)
-        makers.update(dict.fromkeys(outputs_of(placed_node), placed_node))
-    return replace(lifted, nodes=nodes)
+                node = replace(node, mark=replace(node.mark, micro_batch=first.micro_batch, phase=phase))
+        placed.append(node)
+        for name in inputs_of(node):
+            readers.setdefault(name, []).append(node)
+    return placed[::-1]
+
+
+def _mark_of(node: LiftedNode, makers: Mapping[str, LiftedNode], issued: Mapping[str, Mark], ended: set[int]) -> Mark:
+    """Return the place of a node in the step, by what it reads: `makers` of values, `issued` handles, `ended` micro-batches."""
+    mark = node.mark
+    if isinstance(node, Exchange) and mark.phase == "forward" and mark.micro_batch in ended:
+        sources = [makers.get(name) for name in node.inputs]
+        if all(isinstance(source, Call | Exchange) and _is_of_no_data(source) for source in sources):
+            return replace(mark, phase="reduce", micro_batch=-1)
+    if isinstance(node, Call) and mark.micro_batch < 0:
+        before = [makers[name].mark for name in inputs_of(node) if name in makers]
+        return max(before, key=lambda other: other.micro_batch, default=replace(mark, micro_batch=0))
+    by = mark
+    if isinstance(node, Message) and node.sends and node.value in makers:
+        by = makers[node.value].mark
+    elif isinstance(node, End):
+        by = issued.get(node.handle, mark)
+    return replace(mark, phase=by.phase, micro_batch=by.micro_batch)
+
+
+def _with_moves(node: LiftedNode, behind: Mapping[int, list[LiftedNode]]) -> Iterator[LiftedNode]:
+    """Yield a node and all that is moved behind it, what is moved last first."""
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left.extend(behind.get(id(node), ()))
 
 
 def _with_exchanges_of_no_data_behind(lifted: Lifted) -> Lifted:

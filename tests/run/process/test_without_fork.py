@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 _AS_WINDOWS = """
 import sys, os, signal
-import asyncio, importlib.metadata, multiprocessing, platform, shutil, subprocess, tempfile  # they ask for the system themselves
+import asyncio, importlib.metadata, multiprocessing, platform, shutil, subprocess, tempfile  # which ask for the system
 for module in ("fcntl", "resource", "pwd", "grp", "termios"):
     sys.modules[module] = None
 for name in ("fork", "geteuid", "getuid", "killpg", "memfd_create", "sched_getaffinity", "setsid"):

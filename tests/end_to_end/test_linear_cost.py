@@ -581,7 +581,7 @@ def test_the_tree_around_a_script_is_searched_once_for_all_its_launches(
     path = tmp_path / "a.sh"
     path.write_text(launches(f"{LAUNCH}#N\n")(20))
     searched: list[str] = []
-    monkeypatch.setattr("tvlint.readers.megatron.program.programs_in", lambda folder: searched.append(folder) or ())
+    monkeypatch.setattr("tvlint.readers.megatron.program.names_ending", lambda folder, ending: searched.append(folder) or ())
     document = read(str(path))
     assert document is not None
     assert len(document.configurations) == 20

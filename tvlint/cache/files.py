@@ -183,8 +183,8 @@ _ASKING: Mapping[str, Callable[..., Hashable]] = MappingProxyType(
         "is_link": opening.is_link,
         "is_there": opening.is_there,
         "is_tracked": tracking.is_tracked,
+        "names_ending": opening.names_ending,
         "names_in": opening.names_in,
-        "programs_in": opening.programs_in,
         "real_path": opening.real_path,
     }
 )

@@ -198,17 +198,18 @@ def _real(path: str | os.PathLike[str]) -> str:
 
 
 def names_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Return the names in a folder, in order. Raises OSError where it cannot be listed."""
+    """Return the names in a folder that somebody named, in order. Raises OSError where it cannot be listed."""
     with answered("names_in", folder):
         return noted("names_in", folder, tuple(sorted(os.listdir(folder))))
 
 
-def programs_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Return the names of Python files in a folder, in order; none where it cannot be listed."""
+def names_ending(folder: str | os.PathLike[str], ending: str) -> tuple[str, ...]:
+    """Return the names in a folder that end so, in order; none where it cannot be listed, or is not there."""
     try:
-        return noted("programs_in", folder, tuple(sorted(name for name in os.listdir(folder) if name.endswith(".py"))))
+        found = tuple(sorted(name for name in os.listdir(folder) if name.endswith(ending)))
     except (OSError, ValueError):
-        return noted("programs_in", folder, ())
+        found = ()
+    return noted("names_ending", folder, found, ending)
 
 
 def is_empty(path: str | os.PathLike[str]) -> bool:

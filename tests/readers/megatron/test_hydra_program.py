@@ -56,6 +56,7 @@ def refused(folder: Path, command: str, files: dict[str, str] = FILES) -> list[s
         ("python -m trainer.main --config-name=spt data.path=8", ["there is no configuration `config/spt.yaml`"]),
         ("python -m trainer.main --config-path=confi actor.batch=1", ["there is no configuration `confi/ppo.yaml`"]),
         ("python -m trainer.main --config-name=of_mine --config-path=elsewhere actor.bach=9", []),
+        ("python -m trainer.main --config-path=elsewhere/recipe/config actor.bach=9", []),
         (
             "python -m trainer.main actor.batch=8 --bf16 --cfg job",
             ["Hydra reads the command line of `trainer.main`, and has no option `--bf16`"],

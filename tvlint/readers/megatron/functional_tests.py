@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from tvlint.checkout.opening import is_folder, kept, names_in
+from tvlint.checkout.opening import kept, names_ending
 from tvlint.checkout.top import folder_around
 from tvlint.ir.configuration import Setting
 from tvlint.ir.location import Location
@@ -97,20 +97,14 @@ def _tests_of(path: str) -> str:
 @kept
 def _recipes(tests: str, checkout: str) -> tuple[Recipe, ...]:
     folders = [os.path.join(tests, name) for name in RECIPES]
-    folders += [os.path.join(folder, name) for folder in folders for name in _names(folder) if "." not in name]
-    files = [os.path.join(folder, name) for folder in folders for name in _names(folder) if name.endswith((".yaml", ".yml"))]
+    folders += [os.path.join(folder, name) for folder in folders for name in names_ending(folder, "") if "." not in name]
+    endings = (".yaml", ".yml")
+    files = [os.path.join(folder, name) for folder in folders for each in endings for name in names_ending(folder, each)]
     found = ((file, content_within(checkout, file, file, LARGEST)) for file in files)
     starts = content_within(checkout, os.path.join(tests, STARTS), os.path.join(tests, STARTS), LARGEST)
     default = DEFAULT_PER_NODE.search(starts[1]) if starts is not None else None
     per_node = int(default[1]) if default is not None else 0
     return tuple(_recipe(file, each[1], per_node) for file, each in found if each is not None)
-
-
-def _names(folder: str) -> tuple[str, ...]:
-    try:
-        return names_in(folder) if is_folder(folder) else ()
-    except OSError:
-        return ()
 
 
 def _recipe(path: str, data: bytes, per_node: int) -> Recipe:

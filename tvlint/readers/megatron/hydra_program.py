@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from tvlint.checkout.opening import is_file, is_folder, kept, names_in, real_path
+from tvlint.checkout.opening import is_file, is_folder, kept, names_ending, real_path
 from tvlint.checkout.top import folder_around, is_within
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Setting, Unknown
@@ -70,7 +70,7 @@ def misspelled_configuration(words: Sequence[Item], script: str) -> Iterator[Fin
     folder, name = os.path.split(path)
     flags = ("--config-name", "-cn") if is_folder(folder) else ("--config-path", "-cp")
     above, wrong = (folder, name) if is_folder(folder) else os.path.split(folder)
-    inside = names_in(above) if is_within(real_path(above), folder_around(script)) else ()
+    inside = names_ending(above, "") if is_within(real_path(above), folder_around(script)) else ()
     near = [each for each in inside if is_a_letter_off(wrong, each) or are_swapped(wrong, each)]
     here = _place_of(launch.arguments, flags)
     if len(near) == 1 and here is not None:

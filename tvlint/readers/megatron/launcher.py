@@ -35,6 +35,8 @@ NODES = frozenset({"--nnodes", "--num-nodes"})
 OF_ALL_MACHINES = frozenset({"--num-processes"})
 INCLUDED = frozenset({"--include", "--i"})
 SLOTS = Pattern(r"[\w.-]+:(\d+(?:,\d+)*)")
+BEFORE_PROGRAM = frozenset({"-m", "--module", "--no-python", "--no_python"})
+"""After which a program stands that is no file of Python."""
 VISIBLE = frozenset({"gpu", "auto"})
 """What `torchrun` is given to run a process on each GPU that it sees."""
 DEVICES = Pattern(r"\d+(?:,\d+)*")
@@ -56,7 +58,9 @@ class Launch:
 
 
 def split_launch(items: Sequence[Item]) -> Launch:
-    """Cut a command at its program: the first word that names a Python file, else before its first option."""
+    """Cut a command at its program: the first that is named as a Python file or module, or that a launcher is to start as it is;
+    else before its first option.
+    """
     if items and _text(items[0]) in SWIFT:
         return Launch(tuple(items[:2]), _text(items[0]), tuple(items[2:]), any(isinstance(item, Gap) for item in items[:2]))
     for place, item in enumerate(items):
@@ -64,9 +68,9 @@ def split_launch(items: Sequence[Item]) -> Launch:
         if text.endswith(".py") and not text.startswith("-"):
             word = item if isinstance(item, Word) else None
             return Launch(tuple(items[:place]), text.rpartition("/")[2], tuple(items[place + 1 :]), False, text, word)
-        if text in ("-m", "--module") and place + 1 < len(items) and _text(items[place + 1]) not in TORCH:
-            module = _text(items[place + 1])
-            return Launch(tuple(items[:place]), module, tuple(items[place + 2 :]), False, module)
+        following = _text(items[place + 1]) if place + 1 < len(items) else "-"
+        if text in BEFORE_PROGRAM and following not in TORCH and not following.startswith("-"):
+            return Launch(tuple(items[:place]), following, tuple(items[place + 2 :]), False, following)
     launched = _start(items)
     place = launched
     while place < len(items) and not flag_of(items[place]) and not isinstance(items[place], Fork):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from tvlint.checkout.opening import programs_in, real_path
+from tvlint.checkout.opening import names_ending, real_path
 from tvlint.checkout.top import folder_around, is_within
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
@@ -45,7 +45,7 @@ def _beside(program: str, script: str) -> Iterator[str]:
     top, below = folder_around(script), os.path.dirname(program).lstrip("/")
     for folder in around(os.path.abspath(os.path.dirname(script))):
         if is_within(real := real_path(os.path.join(folder, below)), top):
-            yield from programs_in(real)
+            yield from names_ending(real, ".py")
 
 
 def _is_meant(program: str, name: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from tvlint.checkout.opening import is_file, is_there, kept, programs_in, real_path
+from tvlint.checkout.opening import is_file, is_there, kept, names_ending, real_path
 from tvlint.checkout.top import folder_around, is_within
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON, framework_of_packages
 from tvlint.ir.patterns import Pattern
@@ -64,7 +64,7 @@ def framework_of_tree(script: str) -> str:
     """Return the framework in whose repository the script lies; empty where nothing tells."""
     for folder in around(os.path.abspath(os.path.dirname(script))):
         for package, name in PACKAGES:
-            if any(programs_in(os.path.join(folder, below, package)) for below in ("", "src")):
+            if any(names_ending(os.path.join(folder, below, package), ".py") for below in ("", "src")):
                 return name
         if found := _framework_at(os.path.join(folder, MAIN), script):
             return found

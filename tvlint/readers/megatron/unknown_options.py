@@ -312,6 +312,8 @@ def _known_of(configuration: Configuration, given: frozenset[str], program: str,
         return "fork"
     if parser is not None and (parser.is_own or not name or OF_MEGATRON.match(name)):
         return "source"
+    if program and not program.endswith(".py") and not program.startswith("megatron."):
+        return "like"
     return "megatron" if parser is not None or _are_of_megatron(given) else "like"
 
 

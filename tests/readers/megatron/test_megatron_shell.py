@@ -456,22 +456,28 @@ def test_a_framework_that_takes_megatron_s_options_refuses_what_no_parser_takes(
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("value", "choices", "change", "found"),
     [
-        ("", ["option-value-not-a-choice"]),
-        ("action.choices.append(own)", []),
-        ("PLAIN = 'OtherNorm'", []),
+        ("OtherNorm", "['LayerNorm', 'RMSNorm']", "", ["one of `LayerNorm`, `RMSNorm`"]),
+        ("OtherNorm", "['LayerNorm', 'RMSNorm']", "action.choices.append(own)", []),
+        ("OtherNorm", "['LayerNorm', 'RMSNorm']", "PLAIN = 'OtherNorm'", ["one of `LayerNorm`, `RMSNorm`"]),
+        ("OtherNorm", "CHOICES", "CHOICES = ['OtherNorm', 'RMSNorm']", []),
+        ("OtherNorm", "['OtherNorm', 'rmsnorm']", "", []),
+        ("RMSNorm", "['OtherNorm', 'rmsnorm']", "", ["one of `OtherNorm`, `rmsnorm`"]),
     ],
 )
-def test_source_that_changes_choices_decides_on_them(change: str, found: list[str], tmp_path: Path) -> None:
-    parser = "parser = argparse.ArgumentParser()\nparser.add_argument('--normalization', choices=['LayerNorm', 'RMSNorm'])\n"
+def test_source_that_states_choices_decides_on_them(
+    value: str, choices: str, change: str, found: list[str], tmp_path: Path
+) -> None:
+    parser = f"parser = argparse.ArgumentParser()\nparser.add_argument('--normalization', choices={choices})\n"
     parser += "parser.add_argument('--own-option')\nparser.add_argument('--tensor-model-parallel-size', type=int)\n"
     (tmp_path / "pretrain_own.py").write_text(f"import argparse\nimport megatron_patch\n{parser}{change}\n")
     script = tmp_path / "train.sh"
-    launch = "python pretrain_own.py --tensor-model-parallel-size 2 --own-option 1 --normalization OtherNorm\n"
+    launch = f"python pretrain_own.py --tensor-model-parallel-size 2 --own-option 1 --normalization {value}\n"
     document = read(str(script), launch.encode())
     assert document is not None
-    assert [finding.rule for finding in document.findings] == found
+    assert {finding.rule for finding in document.findings} <= {"option-value-not-a-choice"}
+    assert [finding.help for finding in document.findings] == found
 
 
 def test_a_launch_of_the_first_releases_is_not_held_to_what_later_ones_take() -> None:

@@ -16,7 +16,7 @@ from tvlint.near_names import are_swapped, distance, is_a_letter_off, nearest
 from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
-from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
+from tvlint.readers.megatron.parser_source import ParserSource, changes_choices, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import OF_MEGATRON, is_listed_for, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
@@ -86,7 +86,6 @@ def option_mistakes(
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
-    is_older = FRAMEWORKS[configuration.framework].version == BEFORE_RELEASES and not (parser is not None and parser.is_own)
     by_source = parser if parser is not None and parser.declares else None
     if parser is not None and is_listed_for(parser, frozenset(each.written for each in written), program):
         parser = replace(parser, is_own=True)
@@ -94,13 +93,15 @@ def option_mistakes(
         known = option(setting.written)
         if known is None:
             if by_source is not None:
-                yield from _refused_by_source(setting, by_source)
+                yield from _refused_by_source(setting, configuration, by_source)
             continue
         if known.dest in RETIRED:
             continue
         if known.kind == "store":
-            refused = [each for each in _refused(setting, known) if _is_of_parser(each, setting, is_megatron, version, parser)]
-            yield from (each for each in refused if not (is_older and _differs_in_case(each, setting)))
+            refused = _refused(setting, replace(known, choices=_stated_choices(setting.written, by_source) or known.choices))
+            yield from (
+                each for each in refused if _is_of_parser(each, setting, configuration, parser, is_megatron=is_megatron)
+            )
         elif (is_megatron and not (version and not takes_the_same(known.dest, version))) or _takes_as_few(
             by_source, known, setting.written
         ):
@@ -169,32 +170,44 @@ def listed_option_mistakes(configuration: Configuration) -> Iterator[Finding]:
     yield from (finding for finding in first if all((finding.rule, finding.location) in found for found in places))
 
 
-def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version: str, parser: ParserSource | None) -> bool:
+def _stated_choices(flag: str, parser: ParserSource | None) -> tuple[str | int | float, ...]:
+    """Return the choices that the source of the program states for an option of Megatron; empty where it states none."""
+    known = option(flag)
+    if parser is None or not parser.declares or known is None or not known.choices or known.type == "other":
+        return ()
+    declared = _declared(parser, flag)
+    return declared.choices if declared is not None and not changes_choices(parser, flag) else ()
+
+
+def _is_of_parser(
+    refusal: Finding, setting: Setting, configuration: Configuration, parser: ParserSource | None, *, is_megatron: bool = False
+) -> bool:
     """Return whether what the parser of Megatron-LM refuses, the parser of the launch refuses too.
 
-    `own` says that all options of the launch are Megatron-LM's. Numbers stay numbers in forks and in older versions; choices
-    may be others there. Then the source decides, and where it says nothing of the option, whether the value looks like a choice
-    misspelt.
+    `is_megatron` says that all options of the launch are Megatron-LM's. Numbers stay numbers in forks and in older versions;
+    choices may be others there. Then the source decides, by the choices that it states, else by whether it quotes the value;
+    and where it says nothing of the option, whether the value looks like a choice misspelt. Forks of old versions had some
+    options before Megatron had them, with choices in other case.
     """
+    version = configuration.version
     if refusal.rule != CHOICE:
         return not (version and has_changed(setting.name) and not takes_the_same(setting.name, version))
-    is_open = parser is None and setting.name in EXTENDED
-    if is_megatron and not is_open and (not version or takes_the_same(setting.name, version)):
+    if _stated_choices(setting.written, parser):
         return True
     value = str(setting.value)
     meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
+    is_older = configuration.framework in FRAMEWORKS and FRAMEWORKS[configuration.framework].version == BEFORE_RELEASES
+    if is_older and not (parser is not None and parser.is_own) and any(name.lower() == value.lower() for name in meant):
+        return False
+    is_open = parser is None and setting.name in EXTENDED
+    if is_megatron and not is_open and (not version or takes_the_same(setting.name, version)):
+        return True
     if parser is not None and parser.is_own and setting.written in parser.flags:
         is_slip = any(_same_letters(value, name) for name in meant)
         return not may_take(parser, setting.written, value, is_slip=is_slip)
     if has_changed(setting.name):
         return any(_same_letters(value, name) or (is_misspelt(value, name) and name not in value) for name in meant)
     return (parser is not None and parser.is_own) or any(is_misspelt(value, name) for name in meant)
-
-
-def _differs_in_case(refusal: Finding, setting: Setting) -> bool:
-    """Return whether a value is a choice in other case: forks of old versions had some options before Megatron had them."""
-    value = str(setting.value).casefold()
-    return refusal.rule == CHOICE and any(edit.text.casefold() == value for fix in refusal.fixes for edit in fix.edits)
 
 
 def is_misspelt(value: str, choice: str) -> bool:
@@ -239,8 +252,8 @@ def still_refused(findings: Iterable[Finding], configurations: Iterable[Configur
     for finding in findings:
         at = otherwise.get(finding.location) if finding.rule in REFUSALS else None
         parser = parser_of("", at[0].path) if at is not None else None
-        known = parser and replace(parser, is_own=True)
-        if at is None or _is_of_parser(finding, at[1], False, at[0].version, known):
+        known = parser and replace(parser, is_own=True, declares=True)
+        if at is None or _is_of_parser(finding, at[1], at[0], known):
             yield finding
 
 
@@ -265,7 +278,7 @@ def _switched(setting: Setting) -> Iterator[Finding]:
         yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, help, fixes=fixes)
 
 
-def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Finding]:
+def _refused_by_source(setting: Setting, configuration: Configuration, parser: ParserSource) -> Iterator[Finding]:
     """Yield findings about the value of an option that is not Megatron-LM's, by how the source of the program declares it."""
     words = setting.value if isinstance(setting.value, tuple) else (setting.value,)
     if any(word is None or isinstance(word, bool | Unknown) for word in words):
@@ -280,7 +293,7 @@ def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Findi
         values = tuple(typed(option, str(word)) for word in words)
         read = replace(setting, value=values[0] if option.arity is None and values else values)
         yield from (
-            each for each in _refused(read, option) if each.rule != CHOICE or _is_of_parser(each, read, False, "", parser)
+            each for each in _refused(read, option) if each.rule != CHOICE or _is_of_parser(each, read, configuration, parser)
         )
     elif not parser.takes_words and not BLANK.match(" ".join(map(str, words)) + " "):
         message = f"`{setting.written}` takes {TAKEN[most]}, and `{str(words[most])[:LONGEST]}` stands after it"

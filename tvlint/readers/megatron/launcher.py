@@ -58,8 +58,8 @@ class Launch:
 
 
 def split_launch(items: Sequence[Item]) -> Launch:
-    """Cut a command at its program: the first that is named as a Python file or module, or that a launcher is to start as it is;
-    else before its first option.
+    """Cut a command at its program: the first that is a file or module of Python, or that a launcher is to start as it is; else
+    before its first option.
     """
     if items and _text(items[0]) in SWIFT:
         return Launch(tuple(items[:2]), _text(items[0]), tuple(items[2:]), any(isinstance(item, Gap) for item in items[:2]))

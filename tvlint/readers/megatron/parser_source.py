@@ -142,11 +142,20 @@ def may_take(parser: ParserSource, flag: str, value: str, *, is_slip: bool) -> b
     excuses no slip.
     """
     quoted = Pattern(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
+    return any(quoted.search(each) for each in _naming(parser, flag)) or (not is_slip and changes_choices(parser, flag))
+
+
+def changes_choices(parser: ParserSource, flag: str) -> bool:
+    """Return whether a module that names the flag changes options that another parser has."""
+    return any(CHANGED_CHOICES.search(each) for each in _naming(parser, flag))
+
+
+def _naming(parser: ParserSource, flag: str) -> Iterator[bytes]:
+    """Yield the source of each module that names the flag."""
     for path in parser.naming.get(flag, ()):
         found = content_within(parser.checkout, path, path, LARGEST)
-        if found is not None and (quoted.search(found[1]) or (not is_slip and CHANGED_CHOICES.search(found[1]))):
-            return True
-    return False
+        if found is not None:
+            yield found[1]
 
 
 @kept

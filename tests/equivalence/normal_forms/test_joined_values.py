@@ -8,9 +8,11 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.models.test_attention import plans
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tests.sampling import sampled, sampled_tuples
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import is_proved
+from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
 
@@ -561,3 +563,18 @@ def test_other_halves_are_not_the_same(name: str) -> None:
     pair = plans(with_backward(HEAD + way.replace(*WRONG[name]) + TAIL), with_backward(HEAD + reference + TAIL))
     assert isinstance(on_numbers_of(*pair), Difference)
     assert not is_proved(*pair)
+
+
+@pytest.mark.parametrize(
+    ("gathered", "outcome"),
+    [
+        ("a = relu(x)\nb = all-gather(a, dim=1) over tp\nc = glu(b, 1)\nd = normalize(c, dim=0)\n", Outcome.PROVED),
+        ("a = relu(x)\nb = glu(a, 1)\nc = normalize(b, dim=0)\nd = all-gather(c, dim=1) over tp\n", Outcome.UNKNOWN),
+    ],
+)
+def test_halves_of_one_row_are_taken(gathered: str, outcome: Outcome) -> None:
+    reference = "a = relu(x)\nc = glu(a, 1)\nd = normalize(c, dim=0)\n"
+    head = "weight w f32[2]\nbuffer x f32[1,4]\noutput y f32[2,2]\nloss l\nprogram\n"
+    tail = "y = repeat(d, 2, 1)\nl = sum(w)\ngrad(w) = backward l (grad(l))\n"
+    parallel = "mesh tp=2\n" + head.replace("[1,4]", "[1,4] tp:S(1)") + gathered + tail
+    assert verdict_on(parallel, head + reference + tail).outcome is outcome

@@ -113,12 +113,14 @@ def _names_a_type(op: str, attributes: tuple[Any, ...]) -> bool:
     return has_trait(op, Trait.REDUCTION) and any(attribute is not None for attribute in attributes)
 
 
-def _of_halves(tape: Tape, spec: OpSpec, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression | None:
+def _of_halves(
+    tape: Tape, spec: OpSpec, values: Sequence[Expression], operand: Indices, made: Indices, over: Indices
+) -> Expression | None:
     """Return an operator on the halves of a dimension; its gradient, where there is one to begin with."""
-    if spec.halves is None:
+    if spec.halves is None or (len(operand & over), len(over - operand)) != (1, 1):
         return None
     algebra, (gated, function) = tape.algebra, spec.halves
-    (whole,), (half,) = operand - made, made - operand
+    (whole,), (half,) = operand & over, over - operand
     size = algebra.sizes[half][0]
     parts = [tape.given(algebra.sliced(values[-1], whole, start, start + size, half), made) for start in (0, size)]
     gate = _Call(tape, function, (), (parts[gated],), made, made, frozenset()).written_out()
@@ -196,7 +198,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     elif not gradient and _to_numbers(name, attributes) and _are_flags(terms, operands[0], values[0]):
         made = values[0]
     elif whole and (spec := spec_of(name)) is not None and spec.halves is not None:
-        made = _of_halves(tape, spec, values, inside[-1], left if not gradient else inside[0])
+        made = _of_halves(tape, spec, values, inside[-1], left if not gradient else inside[0], over)
     elif gradient:
         made = _gradient(tape, head, values, inside, left, over)
     else:

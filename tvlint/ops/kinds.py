@@ -6,14 +6,16 @@ among flags or whole numbers, or made of them in their type, is rounded to one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 from math import isinf
 
 from tvlint.ir.operators import Compute, Literal, Value
+from tvlint.ir.plan import Tensor
 from tvlint.ops.dtypes import OF_REAL_NUMBERS
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Bound, OpSpec, Trait
+from tvlint.ops.table import bound_in, spec_of
 
 
 class Kind(IntEnum):
@@ -55,6 +57,15 @@ def kind_of(dtype: Value) -> Kind | None:
 def is_of_reals(operator: Compute, spec: OpSpec, given: Collection[Kind | None]) -> bool:
     """Return whether an operator takes and gives real numbers alone, but for indices, whatever its attributes say."""
     return Kind.REAL in given and spec.traits.isdisjoint(_TYPED) and "dtype" not in operator.attributes
+
+
+def kinds_given(operator: Compute, tensors: Mapping[str, Tensor], given: Sequence[Kind | None]) -> Sequence[Kind | None] | None:
+    """Return what the results of a call hold, where its tensors hold what is `given`; None where its meaning is not known."""
+    spec = spec_of(operator.op)
+    if spec is not None and is_of_reals(operator, spec, given):
+        return [Kind.REAL] * len(operator.outputs)
+    bound = bound_in(operator, tensors)
+    return None if spec is None or bound is None else kinds_made(operator, spec, bound, given)
 
 
 def kinds_made(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kind | None]) -> list[Kind | None]:

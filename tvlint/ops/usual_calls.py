@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from math import prod
 
 from tvlint.ir.operators import Compute, Literal, Operand, Value
 from tvlint.ir.plan import Tensor
 from tvlint.ops.annotations.declared import PREFIX
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.ops.spec import MisfitError, Trait
+from tvlint.ops.spec import Trait
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, OF_FLAGS, spellings, without_overload
 from tvlint.ops.table import bound_in, has_trait, spec_of
 
@@ -123,41 +122,3 @@ def _norm(inputs: tuple[Operand, ...], attributes: dict[str, Value]) -> tuple[tu
     if kept and isinstance(kept[-1], Literal) and isinstance(kept[-1].value, float):
         attributes.setdefault("eps", kept.pop().value)  # type: ignore[union-attr]
     return tuple(kept), attributes
-
-
-def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape to which a reshape of a tensor of `shape` goes, where its constants say it; raises MisfitError for one
-    of another number of elements.
-    """
-    given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    for key in ("shape", "size"):
-        if key in operator.attributes:
-            given = [operator.attributes[key]]
-    sizes = given[0] if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
-    if not isinstance(sizes, tuple) or not sizes or not all(type(size) is int for size in sizes):
-        return None
-    whole = [size for size in sizes if isinstance(size, int)]
-    total = prod(shape)
-    fixed = prod(size for size in whole if size != -1)
-    if whole.count(-1) == 1 and fixed > 0 and total % fixed == 0:
-        whole[whole.index(-1)] = total // fixed
-        fixed = total
-    if min(whole) >= 0 and fixed != total:
-        raise MisfitError(f"`{operator.op}` of shape {shape}", f"shape {sizes} has {fixed} elements instead of {total}")
-    return tuple(whole) if fixed == total and min(whole) >= 0 else None
-
-
-def flat_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape that `flatten` gives."""
-    given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    start, end = (
-        operator.attributes.get(key, given[at] if len(given) > at else usual_value)
-        for at, (key, usual_value) in enumerate((("start_dim", 0), ("end_dim", -1)))
-    )
-    rank = len(shape)
-    if not isinstance(start, int) or not isinstance(end, int) or not (-rank <= start < rank and -rank <= end < rank):
-        return None
-    first, last = start % rank, end % rank
-    if first > last:
-        return None
-    return (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])

@@ -9,6 +9,7 @@ from math import prod
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute, Literal
 from tvlint.ops import derivatives
 from tvlint.ops.families.attention import shares_heads
+from tvlint.ops.families.shaping import viewed_shape
 from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.spelling import without_overload
@@ -111,7 +112,7 @@ def _evaluate(
     import numpy as np
 
     if spec.family is Family.RESHAPE:
-        return (in_shape(operands[0], call.outputs[0]),)
+        return (in_shape(operands[0], call.outputs[0] if call.outputs else _viewed(call)),)
     call, operands = _with_heads_apart(spec, call, operands)
     bound = _bind(spec, call)
     if bound.draws is not None and stand_ins is None:
@@ -127,6 +128,13 @@ def _evaluate(
         _check_indices(bound, call, operands)
         with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
             return spec.evaluate(bound, operands, field)
+    except UnsupportedError as error:
+        raise NotReplayedError(str(error)) from None
+
+
+def _viewed(call: Call) -> Shape:
+    try:
+        return viewed_shape(call, call.shape(0))
     except UnsupportedError as error:
         raise NotReplayedError(str(error)) from None
 

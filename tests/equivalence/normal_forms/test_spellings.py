@@ -213,3 +213,33 @@ def test_what_members_of_a_collective_differ_in_is_said(theirs: str, said: str) 
     plan = "mesh tp=2\n" + DECLARED.format(" tp:S(0)", " tp=0") + ours + "program tp=1\n" + other
     verdict = verdict_on(plan, DECLARED.format("", "") + COLUMNS.format(gather="identity(y)", cut="identity(dg)"))
     assert any(said in reason.message for reason in verdict.reasons)
+
+
+VIEWED = """weight w f32[4,2] dp:S(0)
+loss l
+program
+  f = torch.ops.aten.flatten.using_ints(w, 0, 1)
+  u = torch.ops.aten.unflatten.int(f, 0, [2, 2])
+  s = square(u)
+  l0 = sum(s)
+  l = all-reduce(l0) over dp
+  ds = backward l0 (grad(l))
+  du = backward s (ds)
+  df = backward u (du)
+  grad(w) = backward f (df)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("[2, 2]", "[2, 2]", Outcome.PROVED),
+        ("[2, 2]", "[-1, 2]", Outcome.PROVED),
+        ("[2, 2]", "[3, 2]", Outcome.REFUTED),
+        ("[2, 2]", "[-1, 3]", Outcome.REFUTED),
+    ],
+)
+def test_a_view_gives_what_the_overload_of_a_function_says(before: str, after: str, outcome: Outcome) -> None:
+    reference = "weight w f32[4,2]\nloss l\nprogram\n  s = square(w)\n  l = sum(s)\n"
+    reference += "  ds = backward l (grad(l))\n  grad(w) = backward s (ds)\n"
+    assert verdict_on("mesh dp=2\n" + VIEWED.replace(before, after), reference).outcome is outcome

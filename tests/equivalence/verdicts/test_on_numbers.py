@@ -100,6 +100,22 @@ def test_agreement_is_told_and_decides_nothing() -> None:
     assert ("agrees with the reference on", "3 runs on random numbers") in verdict.facts
 
 
+@pytest.mark.parametrize(
+    ("operator", "outcome"),
+    [
+        ("floor(w)", Outcome.UNKNOWN),
+        ("gelu(w)", Outcome.REFUTED),
+        ("unflatten(w, 0, [2, -1])", Outcome.REFUTED),
+    ],
+)
+def test_a_multiple_of_a_gradient_that_is_zero_is_no_other_one(operator: str, outcome: Outcome) -> None:
+    reference = f"weight w f32[4]\nloss l\nprogram\n  a = {operator}\n  b = square(a)\n  l = sum(b)\n"
+    back = "  db = backward l (grad(l))\n  da = backward b (db)\n  grad(w) = backward a (da)\n"
+    twice = back.replace("a (da)", "a (d)").replace("  grad", "  d = all-reduce(da) over dp\n  grad")
+    verdict = verdict_on("mesh dp=2\n" + reference + twice, reference + back)
+    assert (verdict.outcome, verdict.reasons[0].name) == (outcome, "wrong-gradient-scale")
+
+
 @pytest.mark.parametrize(("short", "dtype"), [("bf16", "bfloat16"), ("f16", "float16")])
 @pytest.mark.parametrize("kind", ["nnscaler-pickle", "plan-text"])
 def test_a_cast_that_the_graph_does_not_have_rounds_and_one_of_mixed_precision_may_be_meant(

@@ -11,10 +11,11 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.dtypes import expected_types, promoted
+from tvlint.ops.families.shaping import viewed_shape
 from tvlint.ops.kinds import Kind, gives_places, kind_of, kinds_made
 from tvlint.ops.spec import Bound, Call, DtypeError, Family, MisfitError, OpSpec, Trait, UnsupportedError
-from tvlint.ops.table import has_kind, has_trait, spec_of
-from tvlint.ops.usual_calls import as_of_flags, flat_shape, target_shape, usual
+from tvlint.ops.table import call_in, has_kind, has_trait, spec_of
+from tvlint.ops.usual_calls import as_of_flags, usual
 
 _ROUNDS = 6
 _FLOATS = ("float", "bfloat", "complex")
@@ -234,8 +235,7 @@ def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) 
 
 def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[int, ...], str]]:
     cast = _cast_to(operator)
-    flat = operator.op.rsplit(".", 1)[-1] == "flatten"
-    operator = usual(as_of_flags(operator, found))
+    written, operator = operator, usual(as_of_flags(operator, found))
     spec = spec_of(operator.op)
     bound = None if spec is None else _bound(spec, operator, found)
     if spec is not None and not spec.assumption:
@@ -256,7 +256,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     if is_cast and bound is not None and bound[0].attributes == () and len(operator.outputs) == len(tensors) == 1:
         return [(tensors[0].shape, tensors[0].dtype)]  # to a device, or as it is stored
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
-        shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
+        shape = _viewed(written, found)
         return [] if shape is None else [(shape, tensors[0].dtype)]
     if spec is None and has_kind(operator.op, Trait.MASKED_LOOKUP) and len(tensors) == 2:
         return [(tensors[1].shape, tensors[0].dtype)]
@@ -278,6 +278,17 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     if is_choice and len(dtypes_of) == len(operator.outputs):
         dtypes_of[-1:] = ["int64"] * len(dtypes_of[-1:])
     return [(tuple(sizes[name] for name in names), each) for names, each in zip(meaning.outputs, dtypes_of, strict=True)]
+
+
+def _viewed(operator: Compute, found: Mapping[str, Tensor]) -> tuple[int, ...] | None:
+    """Return the shape of a view; None where it is not known. Raises MisfitError."""
+    call = call_in(operator, found)
+    try:
+        return None if call is None else viewed_shape(call, call.shapes[0])
+    except MisfitError:
+        raise
+    except UnsupportedError:
+        return None
 
 
 def _of_whole_numbers(operator: Compute, spec: OpSpec, bound: Bound, found: Mapping[str, Tensor], dtype: str) -> str:

@@ -13,9 +13,9 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.def_use import writes
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Plan
-from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.kinds import Kind, is_of_reals, kind_of, kinds_made
-from tvlint.ops.spec import Call, Family, Shape, UnsupportedError
+from tvlint.ops.families.shaping import viewed_shape
+from tvlint.ops.kinds import Kind, kind_of, kinds_given
+from tvlint.ops.spec import Family, Shape, UnsupportedError
 from tvlint.ops.table import bound_in, call_in, spec_of
 
 
@@ -43,21 +43,11 @@ def _shapes(plan: Plan, operator: Compute) -> tuple[Shape, ...] | None:
         return None
     try:
         if spec.family is Family.RESHAPE:
-            return (_viewed(call, call.shapes[0]),) if len(call.shapes) == 1 else None
+            return (viewed_shape(call, call.shapes[0]),) if len(call.shapes) == 1 else None
         sizes = bound.sizes_of(operator.op, call.shapes)
         return tuple(tuple(sizes[name] for name in names) for names in bound.outputs)
     except (UnsupportedError, ValueError, LookupError):
         return None
-
-
-def _viewed(call: Call, before: Shape) -> Shape:
-    """Return the shape that a view gives. Raises UnsupportedError where it is not known."""
-    asked = view_sizes(call, before)
-    sizes = [size for size in asked if isinstance(size, int)] if isinstance(asked, tuple) else []
-    fixed = prod(size for size in sizes if size != -1)
-    if not isinstance(asked, tuple) or len(sizes) < len(asked) or sizes.count(-1) > 1 or (-1 in sizes and fixed < 1):
-        raise UnsupportedError(f"`{call.op}` as {asked}")
-    return tuple(prod(before) // fixed if size == -1 else size for size in sizes)
 
 
 Kinds: TypeAlias = Mapping[str, Kind | None]
@@ -108,8 +98,5 @@ def _kinds_of_results(plan: Plan, operator: Operator, found: Kinds) -> Sequence[
         return [found.get(name) for name in operator.inputs]
     if not isinstance(operator, Compute):
         return [Kind.REAL if isinstance(operator, Backward) else found.get(name) for name in writes(operator)]
-    spec, given = spec_of(operator.op), [found.get(name) for name in operator.tensor_operands]
-    if spec is None or is_of_reals(operator, spec, given):
-        return [found.get(name) if spec is None else Kind.REAL for name in operator.outputs]
-    bound = bound_in(operator, plan.tensors)
-    return [found.get(name) for name in operator.outputs] if bound is None else kinds_made(operator, spec, bound, given)
+    made = kinds_given(operator, plan.tensors, [found.get(name) for name in operator.tensor_operands])
+    return [found.get(name) for name in operator.outputs] if made is None else made

@@ -25,6 +25,7 @@ from tvlint.ops.spec import (
     having,
     stars,
 )
+from tvlint.ops.spelling import without_overload
 
 AS_WIDE = "expand_as_wide"
 """`expand` to sizes of another operand: no framework has it, readers state it where that is what a number stands for."""
@@ -119,14 +120,31 @@ def _reshape(call: Call) -> Bound:
 
 
 def _flattens(call: Call) -> bool:
-    return call.op.rsplit(".", 1)[-1] in ("flatten", "ravel")
+    return without_overload(call.op).rsplit(".", 1)[-1] in ("flatten", "ravel")
 
 
 def _splits(call: Call) -> bool:
-    return call.op.rsplit(".", 1)[-1] == "unflatten"
+    return without_overload(call.op).rsplit(".", 1)[-1] == "unflatten"
 
 
-def view_sizes(call: Call, before: Shape) -> Value:
+def viewed_shape(call: Call, before: Shape) -> Shape:
+    """Return the shape that a view of a tensor of shape `before` has.
+
+    Raises MisfitError for one of another number of elements, and UnsupportedError where the call does not say which.
+    """
+    asked = _view_sizes(call, before)
+    sizes = [size for size in asked if type(size) is int] if isinstance(asked, tuple) else []
+    total, fixed = prod(before), prod(size for size in sizes if size != -1)
+    if not isinstance(asked, tuple) or len(sizes) < len(asked) or sizes.count(-1) > 1 or min(sizes, default=0) < -1:
+        raise UnsupportedError(f"`{call.op}` to {asked}")
+    if -1 in sizes and not fixed:
+        raise UnsupportedError(f"`{call.op}` of no elements to {asked}")
+    if total % fixed if -1 in sizes else total != fixed:
+        raise MisfitError(f"`{call.op}` of shape {before}", f"shape {asked} has {fixed} elements instead of {total}")
+    return tuple(total // fixed if size == -1 else size for size in sizes)
+
+
+def _view_sizes(call: Call, before: Shape) -> Value:
     """Return the sizes that a view of a tensor of shape `before` asks for, one of which may be -1, as the call gives them."""
     if _flattens(call):
         call = call.with_arguments("start_dim", "end_dim")
@@ -142,9 +160,9 @@ def view_sizes(call: Call, before: Shape) -> Value:
             raise UnsupportedError(f"`{call.op}` into {sizes}")
         return (*before[:at], *sizes, *before[at + 1 :])
     size = call.attributes.get("size", call.attributes.get("shape"))
-    if size is not None:
-        return size
     literals = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
+    if size is not None or not literals:
+        return size
     return literals[0] if len(literals) == 1 and isinstance(literals[0], tuple) else tuple(literals)
 
 

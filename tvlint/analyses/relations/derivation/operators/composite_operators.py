@@ -19,8 +19,8 @@ from tvlint.analyses.relations.transfer.reshape import reshape
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
 from tvlint.ir.operators import Literal
 from tvlint.ops.families.attention import shares_heads
-from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
+from tvlint.ops.families.shaping import viewed_shape
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, MisfitError, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import adds_both, spec_of
 
 REPEATED = "repeat-interleave"
@@ -236,15 +236,10 @@ def _viewed(machine: Machine, call: Call, value: Value) -> Value | None:
 
 def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sizes of a view of the shape `before`. Raises Mismatch where they do not hold its elements."""
-    size = view_sizes(call, before)
-    if not isinstance(size, tuple) or not all(isinstance(n, int) and not isinstance(n, bool) for n in size):
-        raise UnsupportedError(f"`{call.op}` to {size}")
-    sizes = tuple(n for n in size if isinstance(n, int))
-    known = prod(n for n in sizes if n != -1)
-    total = prod(before)
-    if sizes.count(-1) > 1 or known <= 0 or total % known:
-        raise Mismatch("wrong-view-size", f"views shape {before} as {size}", refutes=True)
-    return tuple(total // known if n == -1 else n for n in sizes)
+    try:
+        return viewed_shape(call, before)
+    except MisfitError as misfit:
+        raise Mismatch("wrong-view-size", f"views shape {before}: {misfit.expected}", refutes=True) from None
 
 
 def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ir.operators import Collective, Communicate, Compute, Operator, Receive
 from tvlint.ops.annotations.bracketed import without_bracketed
+from tvlint.ops.families.shaping import viewed_shape
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError, call_of
 from tvlint.ops.table import has_trait, spec_of
 
@@ -24,7 +24,6 @@ _CASTS = {
     "int": "int32",
     "bool": "bool",
 }
-_FLATTENING = frozenset({"torch.flatten", "torch.Tensor.flatten"})
 _PLACES = frozenset({("topk", 1), ("amax", 1), ("argmax", 0)})
 """Results that are places: the operator and the position of the result."""
 _COUNTS = frozenset({"sum", "cumsum"})
@@ -70,32 +69,11 @@ def _bound(spec: OpSpec, call: Call) -> Bound:
             raise error from None
 
 
-_Operator = TypeVar("_Operator", bound=Operator)
-
-
-def as_view(operator: _Operator, known: Mapping[str, Kind]) -> _Operator:
-    """`flatten` of a tensor of known shape as the view that it is; every other operator as it is."""
-    if not isinstance(operator, Compute) or operator.op not in _FLATTENING:
-        return operator
-    tensor = operator.inputs[0] if operator.inputs else None
-    given = {**dict(zip(("start_dim", "end_dim"), operator.inputs[1:], strict=False)), **operator.attributes}
-    ends = [given.pop("start_dim", 0), given.pop("end_dim", -1)]
-    if not isinstance(tensor, str) or tensor not in known or given or len(operator.inputs) > 3:
-        return operator
-    shape = known[tensor][0]
-    dims = [end.value if isinstance(end, Literal) else end for end in ends]
-    first, last = (dim + len(shape) if isinstance(dim, int) and dim < 0 else dim for dim in dims)
-    if not isinstance(first, int) or not isinstance(last, int) or not 0 <= first <= last < len(shape):
-        return operator
-    size = (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
-    return replace(operator, op="torch.Tensor.view", inputs=(tensor,), attributes={"size": size})
-
-
 def in_its_dimensions(operator: Operator, known: Mapping[str, Kind]) -> tuple[Operator, ...]:
-    """Return the operator as the view that it is, or between views where it is declared with several dimensions in one."""
+    """Return the operator between views where it is declared with several dimensions in one; alone where it is not."""
     if not isinstance(operator, Compute):
         return (operator,)
-    return without_bracketed(as_view(operator, known), {name: shape for name, (shape, _) in _of(operator, known)})
+    return without_bracketed(operator, {name: shape for name, (shape, _) in _of(operator, known)})
 
 
 def _of(operator: Compute, known: Mapping[str, Kind]) -> list[tuple[str, Kind]]:
@@ -107,7 +85,6 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
 
     `scalar` is the shape of a sum over everything, which nnScaler has written in two ways.
     """
-    operator = as_view(operator, known)
     if isinstance(operator, Communicate):
         return _communicated(operator, known)
     if not isinstance(operator, Compute) or isinstance(operator, Receive):
@@ -117,13 +94,14 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
         return {}
     try:
         bound = _bound(spec, call)
+        viewed = viewed_shape(call, call.shape(0)) if spec.family is Family.RESHAPE else None
     except UnsupportedError as error:
         raise Contradiction(str(error), certain=isinstance(error, MisfitError)) from None
     dtype = _dtype(operator, bound, known)
     if spec.family is Family.IDENTITY:
         return dict.fromkeys(operator.outputs, (call.shape(0), dtype))
-    if spec.family is Family.RESHAPE:
-        return dict.fromkeys(operator.outputs, (_viewed(call), dtype))
+    if viewed is not None:
+        return dict.fromkeys(operator.outputs, (viewed, dtype))
     if len(bound.outputs) != len(operator.outputs):
         raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs", certain=False)
     sizes = _sizes(operator.op, bound, call.shapes)
@@ -155,20 +133,6 @@ def _sizes(op: str, bound: Bound, shapes: list[tuple[int, ...]]) -> dict[str, in
             if one != ONE and sizes.setdefault(one, size) != size:
                 raise Contradiction(f"`{op}` of shapes {', '.join(map(str, shapes))}", certain=True)
     return sizes
-
-
-def _viewed(call: Call) -> tuple[int, ...]:
-    before = call.shape(0)
-    size = call.attributes.get("size", call.attributes.get("shape"))
-    if size is None:
-        literals = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
-        size = literals[0] if len(literals) == 1 and isinstance(literals[0], tuple) else tuple(literals)
-    sizes = [n for n in size if isinstance(n, int)] if isinstance(size, tuple) else []
-    known = prod(n for n in sizes if n != -1)
-    total = prod(before)
-    if not sizes or sizes.count(-1) > 1 or known <= 0 or total % known or (-1 not in sizes and known != total):
-        raise Contradiction(f"a view of shape {before} as {size}", certain=True)
-    return tuple(total // known if n == -1 else n for n in sizes)
 
 
 def _dtype(operator: Compute, bound: Bound, known: Mapping[str, Kind]) -> str:

@@ -167,3 +167,31 @@ def test_gradients_start_from_the_loss_by_the_name_that_it_has_inside(given: str
 
 def test_what_no_run_gives_is_not_returned() -> None:
     assert verdict_on(ONE_LAYER.replace("loss l", "loss l\noutput more f32[8,8]"), ONE_LAYER).outcome is Outcome.UNKNOWN
+
+
+UNKNOWN_SHAPES = """mesh dp=2
+weight w f32[4,2] dp:S(0)
+loss l
+program
+  s = square(w)
+  t = my_op(s)
+  l0 = sum(t)
+  l = all-reduce(l0) over dp
+  g = clone(grad(l))
+  dt = backward l0 (g)
+  ds = backward t (dt)
+  grad(w) = backward s (ds)
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "outcome", "reason"),
+    [("grad(l)", Outcome.UNKNOWN, "unsupported-operator"), ("grad(q)", Outcome.REFUTED, "use-before-definition")],
+)
+@pytest.mark.parametrize("read", ["g = clone({})", "g = all-reduce avg({}) over dp"])
+def test_gradients_start_at_values_of_which_no_shape_is_known(start: str, outcome: Outcome, reason: str, read: str) -> None:
+    parallel = UNKNOWN_SHAPES.replace("g = clone(grad(l))", read.format(start))
+    reference = UNKNOWN_SHAPES.replace("mesh dp=2\n", "").replace(" dp:S(0)", "").replace("my_op", "identity")
+    reference = reference.replace("  l = all-reduce(l0) over dp\n", "  l = clone(l0)\n")
+    found = verdict_on(parallel, reference)
+    assert (found.outcome, found.reasons[0].name) == (outcome, reason)

@@ -110,8 +110,8 @@ def _in_body(
                 continue
             later = first().get(name)
             tensor = plan.tensors.get(name)
-            optional = segment.phase is not Phase.FORWARD or (tensor is not None and tensor.role is Role.GRADIENT)
-            optional = optional and not _is_misspelt(plan, name, named)
+            is_gradient = bool(named_after(name)) or (tensor is not None and tensor.role is Role.GRADIENT)
+            optional = (segment.phase is not Phase.FORWARD or is_gradient) and not _is_misspelt(plan, name, named)
             if later is None and optional and not isinstance(operator, Send):
                 continue
             if later is not None and name in accumulated():
@@ -167,7 +167,8 @@ def _between_steps(
             origin = next(origins, None) if step.micro_batch < 0 else ever.get((name, step.micro_batch))
             index = _first_read(segment, inner)
             is_gradient = segment.phase is not Phase.FORWARD if tensor is None else tensor.role is Role.GRADIENT
-            is_gradient = is_gradient and not _is_misspelt(plan, name, named) and (step.micro_batch >= 0 or tensor is not None)
+            is_gradient = (is_gradient or bool(named_after(name))) and not _is_misspelt(plan, name, named)
+            is_gradient = is_gradient and (step.micro_batch >= 0 or tensor is not None)
             if index is None or (origin is None and is_gradient and not isinstance(segment.operators[index], Send)):
                 continue
             later = (origin, _producer(plan.segments[origin], name)) if origin and plan.segments[origin].operators else None

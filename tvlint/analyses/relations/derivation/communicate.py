@@ -15,6 +15,7 @@ from tvlint.analyses.relations.derivation.environment import (
     forward_term,
     gradient_value,
     is_absent,
+    is_gradient,
     made_of,
     operand_value,
     which,
@@ -236,9 +237,8 @@ def _check_root(machine: Machine, rank: RankState, operator: Communicate, member
 
 def _given(machine: Machine, rank: RankState, operator: Communicate, name: str) -> Slot | str:
     """Return what the rank puts in as `name`; "absent" for a gradient that nothing produces."""
-    tensor = machine.plan.tensors.get(name)
     try:
-        if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
+        if is_gradient(machine, name) and machine.weight_of.get(name, "") not in rank.gradients:
             return gradient_value(machine, rank, operator, name)
         return operand_value(machine, rank, operator, name)
     except Mismatch as mismatch:

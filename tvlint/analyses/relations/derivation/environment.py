@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.given.trusted_inputs import (
     as_declared,
     parameter,
@@ -226,17 +227,21 @@ def incoming(machine: Machine, rank: RankState, operator: Backward, name: str, o
     return read(machine, rank, operator, name)
 
 
+def is_gradient(machine: Machine, name: str) -> bool:
+    """Return whether a name is that of a gradient, by its type, or by that of a value of which no type is known."""
+    tensor = machine.plan.tensors.get(name)
+    return named_after(name) in machine.names_made if tensor is None else tensor.role is Role.GRADIENT
+
+
 def is_absent(machine: Machine, rank: RankState, operator: Operator, name: str) -> bool:
     """Return whether `name` is a gradient that nothing produces, which is zero."""
-    tensor = machine.plan.tensors.get(name)
-    if tensor is None or tensor.role is not Role.GRADIENT or machine.weight_of.get(name, "") in rank.gradients:
+    if not is_gradient(machine, name) or machine.weight_of.get(name, "") in rank.gradients:
         return False
     return gradient_value(machine, rank, operator, name) == "absent"
 
 
 def operand_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
-    tensor = machine.plan.tensors.get(name)
-    if tensor is not None and tensor.role is Role.GRADIENT:
+    if is_gradient(machine, name):
         found = gradient_value(machine, rank, operator, name)
         if isinstance(found, str):
             raise Mismatch("use-before-definition", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)

@@ -14,6 +14,7 @@ from tvlint.analyses.relations.derivation.environment import (
     declared_value,
     input_value,
     is_absent,
+    is_gradient,
     operand_value,
     read,
     which,
@@ -230,8 +231,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
         give_nothing(rank, operator)
         machine.derived.assumptions.update(filter(None, (spec.assumption,)))
         return ()
-    tensors = machine.plan.tensors
-    gradients = [name for name in names if name in tensors and tensors[name].role is Role.GRADIENT]
+    gradients = [name for name in names if is_gradient(machine, name)]
     if any(is_absent(machine, rank, operator, name) for name in gradients):
         if len(names) > 1 or not keeps_zero(machine, form, names[0]):
             raise Mismatch("absent-gradient", "reads a gradient that nothing produces", refutes=False)

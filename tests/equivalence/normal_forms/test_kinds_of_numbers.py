@@ -109,3 +109,15 @@ def test_what_is_received_holds_what_is_sent(sent: str, declared: str, proved: b
     parallel = "mesh pp=2\n" + GIVEN.removesuffix("program\n") + RECEIVED.format(sent=sent, declared=declared)
     reference = f"{GIVEN}u = mul({sent}, 1) || none\ny = add(u, u) || none\n{TRAINED}"
     assert (verdict_on(parallel, with_backward(reference)).outcome is Outcome.PROVED) == proved
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ('u: i64[3] = full([3], 3, dtype="int64"); y: f32[3] = full([3], 3)', Outcome.PROVED),
+        ("u: i64[3] = tanh(x); y: f32[3] = full([3], 3)", Outcome.REFUTED),
+    ],
+)
+def test_a_type_is_wrong_where_the_operator_gives_other_numbers(made: str, expected: Outcome) -> None:
+    """The same value may be a whole number in one place, and a real one in another, as their operators give it."""
+    assert outcome(made, "u = tanh(x); y: f32[3] = full([3], 3)") is expected

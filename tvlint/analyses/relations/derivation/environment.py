@@ -27,7 +27,9 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.rounding import rounded_from
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role, Tensor
+from tvlint.ops.dtypes import DIGITS
 from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.kinds import Kind, kind_of, kinds_given
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind
 
@@ -272,10 +274,32 @@ def _rounded_from(machine: Machine, operator: Operator, name: str, value: Value)
     return "" if not is_reference and value.term in machine.dtypes else rounded_from(machine.plan, operator, name)
 
 
-def _has_another_type(machine: Machine, tensor: Tensor, value: Value) -> bool:
-    """Return whether the reference has another type for the value; what counts flags is as exact in any."""
+def _other_type(machine: Machine, operator: Operator, tensor: Tensor, value: Value) -> Mismatch | None:
+    """Return how a value is declared with another type than it has elsewhere; None where it is the same number in both.
+
+    What counts flags is, and so is a whole number that stands as a real one of as many digits as are followed, where the
+    operator gives it in the type that is declared. One that gives none of that kind is declared as what it is not.
+    """
     terms, known = machine.world.terms, machine.dtypes.setdefault(value.term, tensor.dtype) if tensor.dtype else ""
-    return known != tensor.dtype and not (terms.arithmetic and counts_flags(terms, terms.whole(value.term)))
+    if known == tensor.dtype or (terms.arithmetic and counts_flags(terms, terms.whole(value.term))):
+        return None
+    whole = [holds_whole_numbers(each) for each in (known, tensor.dtype)]
+    given = _kind_given(machine, operator, tensor.name) if any(whole) and not all(whole) else None
+    as_declared = given is not None and (given is not Kind.REAL) == whole[1]
+    if as_declared and DIGITS.get(known, 0) + DIGITS.get(tensor.dtype, 0) >= DIGITS["float32"]:
+        return None
+    text = f"makes `{tensor.name}` as {tensor.dtype} where the same value is {known} before"
+    return Mismatch("wrong-dtype", text, refutes=given is not None and not as_declared)
+
+
+def _kind_given(machine: Machine, operator: Operator, name: str) -> Kind | None:
+    """Return which kind of numbers an operator gives as `name`; None where that is not known."""
+    tensors = machine.plan.tensors
+    if not isinstance(operator, Compute):
+        return None
+    given = [kind_of(tensors[each].dtype) if each in tensors else None for each in operator.tensor_operands]
+    made = kinds_given(operator, tensors, given)
+    return None if made is None else dict(zip(operator.outputs, made, strict=True)).get(name)
 
 
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
@@ -308,12 +332,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         elif wide := _rounded_from(machine, operator, name, value):
             text = f"makes `{name}` as {tensor.dtype} of {wide}: it rounds, so that both plans need the same"
             tell(machine, rank, operator, Mismatch("wrong-dtype", text, refutes=False), fatal=True)
-        elif _has_another_type(machine, tensor, value):
+        elif (other := _other_type(machine, operator, tensor, value)) is not None:
             was = machine.dtypes[value.term]
-            rounds = holds_whole_numbers(was) != holds_whole_numbers(tensor.dtype)
-            text = f"makes `{name}` as {tensor.dtype} where the reference has {was}"
-            mismatch = Mismatch("wrong-dtype", text, refutes=rounds)
-            tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
+            tell(machine, rank, operator, other, fatal=True, expected=was, actual=tensor.dtype)
     if renews:
         rank.renewed[name] = value
         return

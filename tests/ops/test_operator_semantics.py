@@ -15,7 +15,7 @@ from tests.shared import ROOT
 from tvlint.ir.operators import Literal
 from tvlint.ops.annotations.registered import SPECS as REGISTERED
 from tvlint.ops.field import Floats
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import SPECS, spec_of
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
@@ -204,3 +204,21 @@ def test_the_padding_row_of_a_part_of_a_table_is_known_by_its_place_in_the_whole
             spec.bind(call)
     else:
         assert spec.bind(call).attributes == (row,)
+
+
+@pytest.mark.parametrize(("op", "at", "expected"), [("hardshrink", 0.5, 0.0), ("softshrink", 0.5, 0.0), ("hardtanh", 1.0, 1.0)])
+def test_a_number_at_a_bound_is_what_torch_makes_of_it(op: str, at: float, expected: float) -> None:
+    spec = spec_of(f"torch.nn.functional.{op}")
+    assert spec is not None
+    assert spec.evaluate is not None
+    bound = spec.bind(Call(f"torch.nn.functional.{op}", ((2,),), {}))
+    (found,) = spec.evaluate(bound, [np.array([at, -at])], Floats())
+    assert [*found] == [expected, -expected]
+
+
+def test_an_index_that_is_broadcast_by_einsum_is_not_understood_and_no_misfit() -> None:
+    spec = spec_of("torch.einsum")
+    assert spec is not None
+    with pytest.raises(UnsupportedError) as caught:
+        spec.bind(Call("torch.einsum", ((4, 1), (4, 2)), {"equation": "ik,jk->ij"}))
+    assert not isinstance(caught.value, MisfitError)

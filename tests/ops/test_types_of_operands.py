@@ -79,6 +79,11 @@ program
         "a = to(c, \"int32\")\ny = F.cross_entropy(x, a)", "a = eq(i, i)\ny = sub(a, 1)", "a = eq(x, z)\ny = relu(a)",
         "a = add(i, 1)\ny = mean(a)", "a = argmax(x, dim=1)\ny = mean(a)", "a = tanh(x)\ny = gather(x, 1, a)",
         "a: f32[4,8] = mul(i, 2)\ny = F.mse_loss(a, i)", "a: bool[4,8] = add(i, 1)\ny = masked_fill(x, a, 0.0)",
+        "y = clamp(x)", "y = clip(x)", "y = torch.clamp_min(x)", "y = F.threshold(x, 0.5)", "y = F.dropout(x, 2.0, False)",
+        "y = F.dropout(x, -1.0)", "y = index_add(x, 1, i, x)", "y = scatter_add(x, 0, c, x)", "y = logsumexp(x, dim=[])",
+        "y = index_reduce(x, 1, i, x, \"amax\")", "y = F.scaled_dot_product_attention(x, x, x, enable_gqa=True)",
+        "a = view(x, 1, 1, 4, 8)\ny = F.adaptive_avg_pool2d(a, [2])", "a = view(x, 1, 1, 4, 8)\ny = F.interpolate(a, [8])",
+        "y = F.cross_entropy(x, c, label_smoothing=2.0)",
         "y = pow(m, m)", "a = lt(x, z)\ny = remainder(m, a)", "y = div(m, m, rounding_mode=\"floor\")",
     ],
 )  # fmt: skip
@@ -93,7 +98,9 @@ def test_a_call_that_torch_refuses_is_not_proved_where_both_plans_have_it(call: 
         "y = add(x, z)", "y = F.mse_loss(x, i)", "a = eq(i, i)\ny = logical_not(a)", "y = F.cross_entropy(x, c)",
         "y = F.scaled_dot_product_attention(x, x, x, m)", "y = maximum(i, x)",
         "v, a = max(x, dim=1)\ny = F.embedding(a, z)", "a = to(m, \"int64\")\ny = sub(1, a)",
-        "y = pow(m, 2)", "y = remainder(m, i)", "y = div(m, m)",
+        "y = pow(m, 2)", "y = remainder(m, i)", "y = div(m, m)", "y = clamp(x, min=0.5)", "y = torch.clamp_max(x, 1)",
+        "y = F.threshold(x, 0.5, 0.0)", "y = F.dropout(x, 1.0, False)", "y = index_add(x, 0, c, x)",
+        "y = scatter_add(x, 0, i, x)", "y = logsumexp(x, dim=[0, 1])", "y = F.cross_entropy(x, c, label_smoothing=1)",
     ],
 )  # fmt: skip
 def test_a_call_that_torch_runs_is_proved(call: str) -> None:

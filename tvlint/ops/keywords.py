@@ -161,7 +161,7 @@ def is_refused(op: str, keyword: str) -> bool:
     """Return whether the function `op` is known to take no argument of that name."""
     module, _, name = op.rpartition(".")
     taken = _OF_TORCH.get(name) if module in _MODULES else _OF_NNSCALER.get(op)
-    return taken is not None and keyword not in taken
+    return taken is not None and keyword not in taken and (module, keyword) != ("torch", "self")
 
 
 def usual_keyword(op: str, keyword: str) -> str:

@@ -10,13 +10,16 @@ from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.elementwise import sigmoid, truncated
 from tvlint.ops.field import Array, Field
 from tvlint.ops.formulas import by_formula, of_elements
-from tvlint.ops.spec import Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 _Function = Callable[..., Array]
 
 
-def _bind(defaults: dict[str, Value], signs: dict[str, int]) -> Callable[[Call], Bound]:
-    """Return the call with every constant, given or not; `signs` says which must be positive (1) or not negative (0)."""
+def _bind(defaults: dict[str, Value], signs: dict[str, int], least: int) -> Callable[[Call], Bound]:
+    """Return the call with every constant, given or not; `signs` says which must be positive (1) or not negative (0).
+
+    At least `least` of them have to be there.
+    """
 
     def bind(call: Call) -> Bound:
         call = call.with_arguments(*defaults)
@@ -26,6 +29,10 @@ def _bind(defaults: dict[str, Value], signs: dict[str, int]) -> Callable[[Call],
         call.expect(1)
         names = stars(len(call.shape(0)))
         constants = tuple(call.attributes.get(name, value) for name, value in defaults.items())
+        if len(constants) - constants.count(None) < least:
+            raise MisfitError(
+                f"`{call.op}` without `{'` and `'.join(defaults)}`", f"at least {least} of its constants have to be given"
+            )
         for name, value in zip(defaults, constants, strict=True):
             if not isinstance(value, int | float) and (value is not None or defaults[name] is not None):
                 raise UnsupportedError(f"`{call.op}` with `{name}` {value}")
@@ -163,7 +170,7 @@ def _frac(x: Array, field: Field) -> Array:
 
 
 def _hard_shrink(x: Array, field: Field, lambd: Any) -> Array:
-    return field.where(field.less(_size(x, field), lambd), field.number(0), x)
+    return field.where(field.less(lambd, _size(x, field)), x, field.number(0))
 
 
 def _soft_shrink(x: Array, field: Field, lambd: Any) -> Array:
@@ -198,11 +205,13 @@ def _clamps(spec: OpSpec, bounds: Callable[..., Steps]) -> OpSpec:
     return replace(spec, steps=lambda call: bounds(*spec.bind(call).attributes))
 
 
-def _spec(name: str, function: _Function, /, *more: str, signs: dict[str, int] | None = None, **defaults: Value) -> OpSpec:
+def _spec(
+    name: str, function: _Function, /, *more: str, signs: dict[str, int] | None = None, least: int = 0, **defaults: Value
+) -> OpSpec:
     functions = (name.replace("-", "_"), *more)
     modules = ("torch", "torch.Tensor", "torch.nn.functional", "torch._C._nn")
     signatures = tuple(f"{module}.{function}" for function in functions for module in modules)
-    return by_formula(of_elements(function), OpSpec(name, signatures, _bind(defaults, signs or {})))
+    return by_formula(of_elements(function), OpSpec(name, signatures, _bind(defaults, signs or {}, least)))
 
 
 SPECS = (
@@ -226,7 +235,7 @@ SPECS = (
     *having(
         (Trait.ACTIVATION, Trait.NO_FLAGS),
         _spec("tanhshrink", _tanhshrink),
-        _spec("threshold", _threshold, threshold=None, value=None),
+        _spec("threshold", _threshold, least=2, threshold=None, value=None),
         *having(
             (Trait.RISING,),
             _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
@@ -238,9 +247,9 @@ SPECS = (
         (Trait.NONLINEAR, Trait.RISING),
         *having(
             (Trait.BOUNDED,),
-            _spec("clamp", _bounded, "clip", min=None, max=None),
-            _clamps(_spec("clamp-min", _at_least, min=0), lambda low: _between(low, None)),
-            _clamps(_spec("clamp-max", _at_most, max=0), lambda high: _between(None, high)),
+            _spec("clamp", _bounded, "clip", least=1, min=None, max=None),
+            _clamps(_spec("clamp-min", _at_least, least=1, min=None), lambda low: _between(low, None)),
+            _clamps(_spec("clamp-max", _at_most, least=1, max=None), lambda high: _between(None, high)),
         ),
         _spec("sign", _sign, "sgn"),
         _spec("expm1", _expm1),

@@ -45,6 +45,8 @@ def _attention(call: Call) -> Bound:
         raise UnsupportedError(f"`{call.op}` with `attn_mask` as an attribute")
     share = call.attributes.get("dropout_p", 0)
     query, key, value = (call.shape(i) for i in range(3))
+    if call.attributes.get("enable_gqa") is True and len(query) < 3:
+        raise MisfitError(f"`{call.op}` with `enable_gqa` of shape {query}", "there has to be a dimension of heads")
     if shares_heads(call):
         raise UnsupportedError(f"`{call.op}` with `enable_gqa`, whose heads the annotation cannot tell")
     said = f"`{call.op}` of shapes {query}, {key} and {value}"

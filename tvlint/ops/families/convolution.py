@@ -20,11 +20,16 @@ _MOST_PLACES = 4096
 _FIRST = (frozenset({0}),)
 
 
-def _each(call: Call, name: str, given: Value, count: int) -> tuple[int, ...]:
-    """Return a whole number for each of `count` dimensions; one stands for all."""
+def _each(call: Call, name: str, given: Value, count: int, *, one_in_brackets: bool = True) -> tuple[int, ...]:
+    """Return a whole number for each of `count` dimensions; one stands for all, in brackets too where these may hold one."""
     values = given if isinstance(given, tuple) else (given,)
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
-    if len(numbers) != len(values) or len(numbers) not in (1, count) or min(numbers, default=-1) < 0:
+    if (
+        len(numbers) != len(values)
+        or len(numbers) not in (1, count)
+        or min(numbers, default=-1) < 0
+        or (isinstance(given, tuple) and len(given) != count and not one_in_brackets)
+    ):
         raise UnsupportedError(f"`{call.op}` with `{name}` {given}")
     return tuple(numbers) * (1 if len(numbers) == count else count)
 
@@ -381,7 +386,7 @@ def _bind_adaptive(dims: int) -> Callable[[Call], Bound]:
         x, places, found = call.shape(0), _names("x", dims), _names("y", dims)
         if len(x) != dims + 2:
             raise UnsupportedError(f"`{call.op}` of shape {x}")
-        result = _each(call, "output_size", call.attributes.get("output_size"), dims)
+        result = _each(call, "output_size", call.attributes.get("output_size"), dims, one_in_brackets=False)
         if min(result) < 1 or prod(result) > _MOST_PLACES:
             raise UnsupportedError(f"`{call.op}` to {result}")
         if set(result) == {1}:
@@ -433,7 +438,7 @@ def _bind_interpolation(call: Call) -> Bound:
         raise UnsupportedError(f"`{call.op}` of shape {x} with the mode `{mode}` and `align_corners` {corners}")
     size, scale = attributes.get("size"), attributes.get("scale_factor")
     if size is not None and scale is None:
-        result = _each(call, "size", size, dims)
+        result = _each(call, "size", size, dims, one_in_brackets=False)
     elif size is None and scale is not None:
         given = scale if isinstance(scale, tuple) else (scale,) * dims
         wide = [n * each for n, each in zip(x[2:], given, strict=False) if isinstance(each, int | float)]

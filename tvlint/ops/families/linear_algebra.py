@@ -234,6 +234,12 @@ def _einsum(call: Call) -> Bound:
     every = {name for term in operands for name in term}
     if not set(output) <= every or len(set(output)) != len(output):
         raise UnsupportedError(f"`einsum` equation `{equation}`")
+    longer = {
+        n for term, shape in zip(operands, call.shapes, strict=True) for n, size in zip(term, shape, strict=True) if size != 1
+    }
+    for term, shape in zip(operands, call.shapes, strict=True):
+        if any(size == 1 and name in longer for name, size in zip(term, shape, strict=True)):
+            raise UnsupportedError(f"`einsum` equation `{equation}`, with a dimension that is 1 long in one operand only")
     return Bound(
         operands, (output,), frozenset(every - set(output)), linear=tuple(frozenset({i}) for i in range(len(operands)))
     )

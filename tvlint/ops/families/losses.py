@@ -42,6 +42,9 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
         ignored, reduction = call.attributes.get("ignore_index", _NEVER), call.attributes.get("reduction", "mean")
         if reduction not in ("sum", "none", "mean") or isinstance(ignored, bool) or not isinstance(ignored, int):
             raise UnsupportedError(f"`{call.op}` with `reduction` {reduction} and `ignore_index` {ignored}")
+        smoothing = call.attributes.get("label_smoothing", 0.0)
+        if not isinstance(smoothing, int | float) or not 0 <= smoothing <= 1:
+            raise UnsupportedError(f"`{call.op}` with `label_smoothing` {smoothing}")
         tokens = frozenset(rows.outputs[0])
         scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
         return Bound(

@@ -8,7 +8,7 @@ from tvlint.ir.operators import Value
 from tvlint.ops.families.elementwise import broadcast, pair, placed, reject_flags
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
-from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 from tvlint.ops.spelling import in_functional
 
 
@@ -21,6 +21,8 @@ def _bind_dropout(call: Call) -> Bound:
     names = stars(len(call.shape(0)))
     one = (frozenset({0}),)
     share = call.attributes.get("p", 0.5)
+    if isinstance(share, int | float) and not 0 <= share <= 1:
+        raise MisfitError(f"`{call.op}` that drops a share of {share}", "it has to be between 0 and 1")
     if share == 0 or not call.flag("training", True):
         return Bound((names,), (names,), linear=one)
     return Bound((names,), (names,), attributes=(share_of(call, share),), assumption=DRAWS, draws=Drawn(names, (0,), one))

@@ -407,6 +407,9 @@ def _add_at(call: Call) -> Bound:
     """Operand 0 and, along `dim`, the elements of `source` added at the places that `index` has for them."""
     dim, alpha, call = _added_at(call)
     shape, index, given = (call.shape(i) for i in range(3))
+    wanted = 1 if call.op.rsplit(".", 1)[-1].startswith("index") else len(given)
+    if len(index) != wanted:
+        raise MisfitError(f"`{call.op}` with indices of shape {index}", f"they have to have {wanted} dimensions")
     inner = _index_sum(Call(call.op, (index, given), {"dim": dim, "size": shape[dim]}))
     if len(shape) != len(given) or any(a != b for i, (a, b) in enumerate(zip(shape, given, strict=True)) if i != dim):
         raise UnsupportedError(f"`{call.op}` of shape {shape} with values of shape {given}")

@@ -87,7 +87,7 @@ def _norm(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[V
 def _along_dims(call: Call) -> Bound:
     call = call.with_arguments("dim", "keepdim")
     call.reject_unknown("dim", "keepdim")
-    if call.attributes.get("dim") is None:
+    if call.attributes.get("dim") in (None, ()):
         raise UnsupportedError(f"`{call.op}` without `dim`")
     return _rows(call, ())
 

@@ -63,52 +63,17 @@ def _held(machine: Machine, rank: RankState, name: str) -> Held:
 
 def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
     """Give the gradients of the operands, and return what the forward operator kept, where that is known."""
-    ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
-    if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
-        saved, ran = _anew_where_it_fits(machine, rank, operator), operator.forward
-    if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
-        saved = of_other_forward(machine, rank, operator, ran, saved)
-    operands = operator.forward.tensor_operands
-    lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
-    if lost:
-        text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
-        tell(machine, rank, operator, Mismatch("replaced-operand", text, refutes=False), fatal=True)
-    rebound = given_another_value(rank, operator, saved, operands) if saved is not None and not lost else ""
-    if rebound:
-        text = f"is given another value as `{rebound}` than its forward operator had"
-        tell(machine, rank, operator, Mismatch("other-operand", text, refutes=False), fatal=True)
+    saved = _kept(machine, rank, operator)
     if saved is None:
         machine.derived.roots_open = True
-        if operator.forward.outputs in rank.poisoned:
-            known = attended_gradients(machine, rank, operator) if machine.alone else ()
-            for place, name in enumerate(operator.outputs):
-                if name:
-                    assign(machine, rank, operator, name, known[place] if place < len(known) else None, ())
-            return None
-        partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
-        partly = partly or (machine.alone and not computes(machine, operator.forward))
-        mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
-        tell(machine, rank, operator, mismatch, fatal=True)
+        _go_back_without(machine, rank, operator)
         return None
-    gradients: dict[int, Value] = {}
-    for position, name in enumerate(operator.inputs):
-        if not name or position >= len(operator.forward.outputs):
-            continue
-        try:
-            of = operator.forward.outputs[position] if position < len(operator.forward.outputs) else ""
-            result = saved.outputs[position] if position < len(saved.outputs) else None
-            found = incoming(machine, rank, operator, name, of, result)
-        except Mismatch as mismatch:
-            blame(machine, rank, operator, mismatch)
-            found = None
-        if found is None:
-            for output in filter(None, operator.outputs):
-                assign(machine, rank, operator, output, None, ())
-            return saved
-        if isinstance(found, Value):
-            found = gradients[position] = given(machine, rank, operator, of, result, found)
-            if not found.clean and saved.family is not Family.IDENTITY:
-                rank.consumers.setdefault(name, (saved.op, operator))
+    gradients = _incoming_of_each(machine, rank, operator, saved)
+    if gradients is None:
+        for output in filter(None, operator.outputs):
+            assign(machine, rank, operator, output, None, ())
+        return saved
+    operands = operator.forward.tensor_operands
     machine.paired.update(zip(operator.inputs, operator.forward.outputs, strict=False))
     machine.paired.update(zip(operator.outputs, operands, strict=False))
     check_gradient_names(machine, rank, operator, saved, operands)
@@ -122,27 +87,88 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
     if len(operator.outputs) > len(operands) or len(operator.inputs) > len(operator.forward.outputs):
         wrong = Mismatch("surplus-gradients", "has more gradients than its forward operator operands or results", refutes=False)
         tell(machine, rank, operator, wrong, fatal=True)
-    for position, name in enumerate(operator.outputs):
-        if not name or position >= len(operands):
-            continue
-        try:
-            value = vjp(machine, rank, operator, saved, position, gradients)
-        except Mismatch as mismatch:
-            blame(machine, rank, operator, mismatch, runs=may_go_back(machine, saved, gradients))
-            value = None
-        except AmbiguousSumError:
-            text = "adds contributions that are parts of the same gradient in different ways"
-            tell(machine, rank, operator, Mismatch("ambiguous-sum", text, refutes=False))
-            value = None
-        except UnsupportedError as error:
-            tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
-            value = None
-        if isinstance(value, str):
-            check_absent(machine, rank, operator, name, operands[position])
-            rank.zero.add(name)
-        else:
-            assign(machine, rank, operator, name, value, ())
+    for position, (name, operand) in enumerate(zip(operator.outputs, operands, strict=False)):
+        if name:
+            value = _gradient_of(machine, rank, operator, saved, position, gradients)
+            if isinstance(value, str):
+                check_absent(machine, rank, operator, name, operand)
+                rank.zero.add(name)
+            else:
+                assign(machine, rank, operator, name, value, ())
     return saved
+
+
+def _kept(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
+    """Return what the forward operator kept, where that is known; tell where its operands hold something else by now."""
+    ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
+    if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
+        saved, ran = _anew_where_it_fits(machine, rank, operator), operator.forward
+    if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
+        saved = of_other_forward(machine, rank, operator, ran, saved)
+    if saved is None:
+        return None
+    operands = operator.forward.tensor_operands
+    if lost := replaced(rank, operator, saved, ran, operands):
+        text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
+        tell(machine, rank, operator, Mismatch("replaced-operand", text, refutes=False), fatal=True)
+    elif rebound := given_another_value(rank, operator, saved, operands):
+        text = f"is given another value as `{rebound}` than its forward operator had"
+        tell(machine, rank, operator, Mismatch("other-operand", text, refutes=False), fatal=True)
+    return saved
+
+
+def _go_back_without(machine: Machine, rank: RankState, operator: Backward) -> None:
+    """Give what is known of the gradients where the forward operator was not understood, or tell that it has not run."""
+    if operator.forward.outputs in rank.poisoned:
+        known = attended_gradients(machine, rank, operator) if machine.alone else ()
+        for place, name in enumerate(operator.outputs):
+            if name:
+                assign(machine, rank, operator, name, known[place] if place < len(known) else None, ())
+        return
+    partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
+    partly = partly or (machine.alone and not computes(machine, operator.forward))
+    mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
+    tell(machine, rank, operator, mismatch, fatal=True)
+
+
+def _incoming_of_each(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> dict[int, Value] | None:
+    """Return the gradients that the operator is given, by the position of the result that each is of; None if one is unknown.
+
+    One that is zero is left out.
+    """
+    gradients: dict[int, Value] = {}
+    for position, (name, of) in enumerate(zip(operator.inputs, operator.forward.outputs, strict=False)):
+        if not name:
+            continue
+        result = saved.outputs[position] if position < len(saved.outputs) else None
+        try:
+            found = incoming(machine, rank, operator, name, of, result)
+        except Mismatch as mismatch:
+            blame(machine, rank, operator, mismatch)
+            found = None
+        if found is None:
+            return None
+        if isinstance(found, Value):
+            found = gradients[position] = given(machine, rank, operator, of, result, found)
+            if not found.clean and saved.family is not Family.IDENTITY:
+                rank.consumers.setdefault(name, (saved.op, operator))
+    return gradients
+
+
+def _gradient_of(
+    machine: Machine, rank: RankState, operator: Backward, saved: Saved, position: int, gradients: dict[int, Value]
+) -> Slot | str:
+    """Return the gradient of an operand, or tell why it is not known; a text where it is zero."""
+    try:
+        return vjp(machine, rank, operator, saved, position, gradients)
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch, runs=may_go_back(machine, saved, gradients))
+    except AmbiguousSumError:
+        text = "adds contributions that are parts of the same gradient in different ways"
+        tell(machine, rank, operator, Mismatch("ambiguous-sum", text, refutes=False))
+    except UnsupportedError as error:
+        tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
+    return None
 
 
 def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -293,110 +293,169 @@ def declared_position(machine: Machine, operator: Communicate, value: Value, dim
     return next((i for i in range(count) if tensor.region[dim][0] * count == low * count + (high - low) * i), position)
 
 
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """A collective to which all members have come: what each of them runs, and what it gives."""
+
+    machine: Machine
+    members: Members
+    table: Mapping[int, tuple[Communicate, Slot | str]]
+
+    @property
+    def first(self) -> Communicate:
+        """Return what the first member runs."""
+        return self.table[self.members.ranks[0]][0]
+
+    @property
+    def operators(self) -> Iterator[Communicate]:
+        """Yield what the members run."""
+        return (operator for operator, _ in self.table.values())
+
+    @property
+    def spans_replicas(self) -> bool:
+        """Return whether members of other replicas than the one that is derived are among them."""
+        return spans_replicas(self.machine.plan, self.first.group)
+
+
 def together(
     machine: Machine, rank: RankState, members: Members, table: Mapping[int, tuple[Communicate, Slot | str]]
 ) -> dict[int, Slot] | None:
-    first = table[members.ranks[0]][0]
+    """Return what the members of a collective get, of which `rank` came last; None where that is not known, and reported."""
+    meeting = _Meeting(machine, members, table)
+    if not _agree(meeting, rank):
+        return None
+    if all(value == "absent" for _, value in table.values()):
+        return {}
+    if not _give(meeting, rank):
+        return None
+    given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
+    if machine.alone and meeting.first.kind is Collective.BROADCAST and _is_partial(machine, table, given):
+        text = "sends the root's part of a sum to all, of which they hold the other parts"
+        tell(machine, rank, meeting.first, of_one_plan("broadcast-of-partial", text))
+        given = {member: machine.world.values.clean(value.term, value.box) for member, value in given.items()}
+    try:
+        return _results(meeting, given)
+    except Mismatch as mismatch:
+        return _gone_on(meeting, given, mismatch)
+
+
+def _agree(meeting: _Meeting, rank: RankState) -> bool:
+    """Return whether the members run the same collective on the same dtype, or tell how they differ."""
+    machine, members, first = meeting.machine, meeting.members, meeting.first
     alike = _agreed(machine, first, len(members))
     for other in members.ranks:
-        this_operator = table[other][0]
+        this_operator = meeting.table[other][0]
         if this_operator is first or (this := _agreed(machine, this_operator, len(members))) == alike:
             continue
         splits = replace(this, splits=alike.splits, receive_splits=alike.receive_splits)
-        fits = splits == alike and (machine.alone or _splits_fit(members, table))
+        fits = splits == alike and (machine.alone or _splits_fit(members, meeting.table))
         mismatch = Mismatch(
             "mismatched-collective",
             f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}" + _disagreement(alike, this),
             refutes=not fits,
         )
         tell(machine, machine.ranks[members.ranks[0]], first, mismatch, fatal=True)
-        return None
-    dtypes = _dtypes(machine, [operator for operator, _ in table.values()])
+        return False
+    dtypes = _dtypes(machine, meeting.operators)
     if len(dtypes) > 1 and not machine.alone:
         text = f"is given {' and '.join(sorted(dtypes))} by the members of one group {list(members.ranks)}"
         tell(machine, rank, first, Mismatch("mismatched-collective", text, refutes=False), fatal=True)
-        return None
-    if all(value == "absent" for _, value in table.values()):
-        return {}
+        return False
+    return True
+
+
+def _give(meeting: _Meeting, rank: RankState) -> bool:
+    """Return whether all members give something that can be followed, or tell what is in the way."""
+    machine, members, first = meeting.machine, meeting.members, meeting.first
     adds = first.kind in SUMS and first.reduce in ("", "sum")
     for member in members.ranks:
-        if table[member][1] == "absent" and not adds:
+        if meeting.table[member][1] == "absent" and not adds:
             text = "uses a gradient that {ranks} never compute, and other members of the group do"
-            tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
-            return None
-    spanning = spans_replicas(machine.plan, first.group)
-    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ADDING):
+            mismatch = Mismatch("absent-gradient", text, refutes=False)
+            tell(machine, machine.ranks[member], meeting.table[member][0], mismatch)
+            return False
+    if meeting.spans_replicas and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ADDING):
         mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
         tell(machine, rank, first, mismatch, fatal=True)
-        return None
+        return False
     givers = [member for member in members.ranks if first.kind not in _FROM_ROOT or member == first.root]
-    if any(table[giver][1] is None for giver in givers):
+    if any(meeting.table[giver][1] is None for giver in givers):
         _check_root(machine, rank, first, members)
-        return None
-    given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
-    if machine.alone and first.kind is Collective.BROADCAST and _is_partial(machine, table, given):
-        text = "sends the root's part of a sum to all, of which they hold the other parts"
-        tell(machine, rank, first, of_one_plan("broadcast-of-partial", text))
-        given = {member: machine.world.values.clean(value.term, value.box) for member, value in given.items()}
-    try:
-        if machine.alone and first.kind in SUMS:
-            check_parts(first, [*given.values()], machine.plan.replication.count if spanning else 1)
-        if why := adds_otherwise(machine.plan, first, given.values()):
-            raise Mismatch("whole-numbers", why, refutes=False)
-        of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
-        claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
-        results = exchange(machine.world, first, members.ranks, given, of, claimed)
-        count = machine.plan.replication.count if spanning else 1
-        share = Fraction(1, count if first.reduce == "avg" else 1)
-        scaled = machine.world.values.scaled
-        totals = {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
-        if machine.alone:
-            note_left(machine, first, given, totals)
-            if first.kind in SUMS:
-                note_summed(machine, [*given.values()], totals.values())
-            scaling = note_scaling(machine, first, given, totals)
-            if scaling is not None:
-                for member in members.ranks:
-                    tell_scaling(machine, machine.ranks[member], scaling)
-                totals = {member: machine.world.values.clean(total.term, total.box) for member, total in totals.items()}
-            totals = _without_copies(machine, members, first, totals)
-        return dict(totals)
-    except Mismatch as mismatch:
-        if machine.alone and first.kind in SUMS:
-            note_summed(machine, [*given.values()], ())
-            mismatch = as_sum_of_shards(mismatch, given.values())
-        if not machine.alone and machine.world.terms.arithmetic and not spanning:
-            found = extreme_of(machine, first, members, [given[member] for member in members.ranks])
-            if found is not None:
-                return found
-        blind = mismatch.name == "pieces-not-in-rank-order" and all(
-            _blind(machine, operator, given) for operator, _ in table.values()
-        )
-        if blind:
-            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
-        added = machine.alone and mismatch.name == "gather-of-partial"
-        if added and all(_of_results(machine, operator, given, is_added_up) for operator, _ in table.values()):
-            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, which is done afterwards", refutes=False)
-        if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([value.box for value in given.values()]):
-            mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
-        if mismatch.name == "wrong-all-to-all-dim" and all(_counts_for_all(machine, first, value) for value in given.values()):
-            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, which each rank may count for all", refutes=False)
-        gathers = first.kind in GATHERS
-        if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
-            ordered = _put_in_order(machine, members, {member: operator for member, (operator, _) in table.items()}, given)
-            if ordered is not None:
-                machine.in_order |= ordered
-                return None
-        runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
-        for member in members.ranks:
-            blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
-        if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
-            return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
-        if machine.alone and mismatch.name == "gathers-wrong-pieces" and not mismatch.refutes:
-            return _with_gaps(machine, first, members, [given[member] for member in members.ranks])
-        if machine.alone and mismatch.name == "sum-of-different-values" and not spanning:
-            return added_up(machine, first, members, [given[member] for member in members.ranks])
-        return None
+        return False
+    return True
+
+
+def _results(meeting: _Meeting, given: Mapping[int, Value]) -> dict[int, Slot]:
+    """Return what each member gets. Raises Mismatch where what they give does not fit together."""
+    machine, members, first = meeting.machine, meeting.members, meeting.first
+    count = machine.plan.replication.count if meeting.spans_replicas else 1
+    if machine.alone and first.kind in SUMS:
+        check_parts(first, [*given.values()], count)
+    if why := adds_otherwise(machine.plan, first, given.values()):
+        raise Mismatch("whole-numbers", why, refutes=False)
+    of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
+    claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
+    results = exchange(machine.world, first, members.ranks, given, of, claimed)
+    share = Fraction(1, count if first.reduce == "avg" else 1)
+    scaled = machine.world.values.scaled
+    totals = {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
+    if machine.alone:
+        note_left(machine, first, given, totals)
+        if first.kind in SUMS:
+            note_summed(machine, [*given.values()], totals.values())
+        scaling = note_scaling(machine, first, given, totals)
+        if scaling is not None:
+            for member in members.ranks:
+                tell_scaling(machine, machine.ranks[member], scaling)
+            totals = {member: machine.world.values.clean(total.term, total.box) for member, total in totals.items()}
+        totals = _without_copies(machine, members, first, totals)
+    return dict(totals)
+
+
+def _gone_on(meeting: _Meeting, given: Mapping[int, Value], mismatch: Mismatch) -> dict[int, Slot] | None:
+    """Tell why what the members give does not fit together, and return what the derivation goes on with."""
+    machine, members, first = meeting.machine, meeting.members, meeting.first
+    if machine.alone and first.kind in SUMS:
+        note_summed(machine, [*given.values()], ())
+        mismatch = as_sum_of_shards(mismatch, given.values())
+    pieces = [given[member] for member in members.ranks if member in given]
+    if not machine.alone and machine.world.terms.arithmetic and not meeting.spans_replicas:
+        found = extreme_of(machine, first, members, pieces)
+        if found is not None:
+            return found
+    mismatch = _weighed(meeting, given, mismatch)
+    gathers = first.kind in GATHERS
+    if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
+        ordered = _put_in_order(machine, members, {member: operator for member, (operator, _) in meeting.table.items()}, given)
+        if ordered is not None:
+            machine.in_order |= ordered
+            return None
+    runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
+    for member in members.ranks:
+        operator, cause = meeting.table[member][0], (mismatch.name, id(meeting.table))
+        blame(machine, machine.ranks[member], operator, mismatch, cause=cause, runs=runs)
+    if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
+        return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
+    if machine.alone and mismatch.name == "gathers-wrong-pieces" and not mismatch.refutes:
+        return _with_gaps(machine, first, members, pieces)
+    if machine.alone and mismatch.name == "sum-of-different-values" and not meeting.spans_replicas:
+        return added_up(machine, first, members, pieces)
+    return None
+
+
+def _weighed(meeting: _Meeting, given: Mapping[int, Value], mismatch: Mismatch) -> Mismatch:
+    """Return the mismatch, which refutes nothing where what is done with the results may make up for it."""
+    machine, name, message = meeting.machine, mismatch.name, mismatch.message
+    if name == "pieces-not-in-rank-order" and all(_blind(machine, operator, given) for operator in meeting.operators):
+        return Mismatch(name, f"{message}, in an order that may not matter", refutes=False)
+    if name == "wrong-all-to-all-dim" and all(_counts_for_all(machine, meeting.first, value) for value in given.values()):
+        return Mismatch(name, f"{message}, which each rank may count for all", refutes=False)
+    added = machine.alone and name == "gather-of-partial"
+    if added and all(_of_results(machine, operator, given, is_added_up) for operator in meeting.operators):
+        return Mismatch(name, f"{message}, which is done afterwards", refutes=False)
+    if machine.alone and name == "gathers-wrong-pieces" and are_disjoint([value.box for value in given.values()]):
+        return Mismatch(name, message, refutes=False)
+    return mismatch
 
 
 def _counts_for_all(machine: Machine, operator: Communicate, value: Value) -> bool:

@@ -34,10 +34,10 @@ def added_up(machine: Machine, operator: Communicate, members: Members, given: S
         if total is None:
             return None
         if operator.reduce == "avg" and prod(world.terms.shape[total.term]) == 1:
-            total = applied(machine, Compute("torch.div", ("sum", Literal(len(given))), ("",)), total)
+            total = applied(machine, Compute("torch.div", ("sum", Literal(len(members))), ("",)), total)
             machine.derived.averaged[total.term] = operator
         elif operator.reduce == "avg":
-            total = world.values.scaled(total, Fraction(1, len(given)))
+            total = world.values.scaled(total, Fraction(1, len(members)))
         if operator.kind is Collective.ALL_REDUCE:
             return dict.fromkeys(members.ranks, total)
         dim = (operator.dim or 0) % len(total.box)

@@ -79,6 +79,9 @@ def _call(
 
 _DIMENSIONS_WITH_HEADS = 3
 
+_MOST_ELEMENTS = 1 << 26
+"""The most elements that an operator gives; a plan may declare another number than its operators make."""
+
 
 def _with_heads_apart(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Call, Sequence[Array]]:
     """Return attention whose heads of queries share keys and values with these written out for each head of queries."""
@@ -126,6 +129,7 @@ def _evaluate(
             assert stand_ins is not None
             return stand_ins.results(bound.given_draws(), call, operands, field)
         _check_indices(bound, call, operands)
+        _check_sizes(bound, call)
         with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
             return spec.evaluate(bound, operands, field)
     except UnsupportedError as error:
@@ -154,6 +158,13 @@ def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
         if name in sizes and not np.all((given >= 0) & (given < sizes[name])):
             error = BeyondTableError if np.any(given >= sizes[name]) else NotReplayedError
             raise error(f"an index of `{call.op}` is beyond the {sizes[name]} that it looks up in")
+
+
+def _check_sizes(bound: Bound, call: Call) -> None:
+    """Raise NotReplayedError where a result is larger than any that is run, whatever the plan declares."""
+    sizes = bound.sizes_of(call.op, call.shapes)
+    if any(prod(sizes.get(name, 1) for name in names) > _MOST_ELEMENTS for names in bound.outputs):
+        raise NotReplayedError(f"`{call.op}` gives more elements than are run")
 
 
 def in_shape(value: Array, shape: Shape) -> Array:

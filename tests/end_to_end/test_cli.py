@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from shared import ROOT
 import tvlint
 from tvlint import __version__
 from tvlint.cli import main
+from tvlint.cli.arguments import build
 from tvlint.home import HOME
 from tvlint.rulebook.pages import load_rules
 
@@ -471,3 +473,11 @@ def test_show_files_says_what_each_file_is_taken_for(here: Path, capsys: pytest.
     (here / "broken.plan").write_text("mesh tp=2 tp=3\n")
     assert run("check", "--show-files", "broken.plan") == 2
     assert capsys.readouterr().out.startswith("broken.plan: unreadable: ")
+
+
+def test_every_option_is_read_by_the_code_behind_a_command() -> None:
+    _, commands = build()
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tvlint").rglob("*.py"))
+    only_said = {"help", "help_all", "stdio"}
+    named = {action.dest for command in commands.values() for action in command._actions} - only_said
+    assert sorted(name for name in named if re.search(rf"options\.{name}\b|\"{name}\"", text) is None) == []

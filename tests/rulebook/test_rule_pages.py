@@ -157,7 +157,8 @@ def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_p
         assert {finding.rule for finding in found} == {rule.name, *filter(None, example.options.get("also", "").split(","))}
     if rule.kind is not RuleKind.PROOF:
         assert all(finding.severity is rule.severity or "taken as given" in (finding.help or "") for finding in own)
-    assert any(stands_at(finding, example) for finding in own), [finding.location for finding in own]
+    places = [f"line={each.location.line} column={each.location.column} {each.location.pointer}".rstrip() for each in own]
+    assert any(stands_at(finding, example) for finding in own), f"the example states another place than {places}"
     if rule.kind is RuleKind.PLAN:
         assert [finding.message for finding in own if not is_about_names_of_its_message(finding)] == [], "state `about`"
     assert all("?" not in finding.message for finding in own)

@@ -84,9 +84,15 @@ def _names(prefix: str, count: int) -> Names:
     return tuple(f"{prefix}{i}" for i in range(count))
 
 
+def _with_arguments(call: Call, *names: str) -> Call:
+    """Return the call with its arguments by name, and without a bias that is `None`, also where more follow it."""
+    inputs = tuple(each for place, each in enumerate(call.inputs) if place != 2 or each != Literal(None))
+    return without_none(without_absent(replace(call, inputs=inputs)).with_arguments(*names), "bias")
+
+
 def _convolution(dims: int) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
-        call = without_none(without_absent(call).with_arguments("stride", "padding", "dilation", "groups"), "bias")
+        call = _with_arguments(call, "stride", "padding", "dilation", "groups")
         call.reject_unknown("stride", "padding", "dilation", "groups")
         call.expect(2, 3)
         x, weight = call.shape(0), call.shape(1)
@@ -142,7 +148,7 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
 def _transposed(dims: int) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         names = ("stride", "padding", "output_padding", "groups", "dilation")
-        call = without_none(without_absent(call).with_arguments(*names), "bias")
+        call = _with_arguments(call, *names)
         call.reject_unknown(*names)
         call.expect(2, 3)
         x, weight = call.shape(0), call.shape(1)
@@ -255,7 +261,7 @@ def _in_steps(dims: int) -> Callable[[Call], Steps]:
     usual = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))
 
     def steps(call: Call) -> Steps:
-        call = without_none(without_absent(call).with_arguments(*(name for name, _ in usual)), "bias")
+        call = _with_arguments(call, *(name for name, _ in usual))
         sequence = OperatorSequence()
         if call.op.startswith("nnscaler."):
             return ()

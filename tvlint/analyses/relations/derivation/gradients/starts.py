@@ -52,7 +52,7 @@ def is_root(machine: Machine, rank: RankState, owners: Sequence[str], name: str,
     where that is the loss, or a copy or part of it.
     """
     named = named_after(name)
-    if named in owners and (named == of or of in uses_on(machine, rank).parts.get(named, ())):
+    if named in owners and _is_put_together(uses_on(machine, rank), named, of):
         return True
     results = returned(machine)
     if not any(owner in results for owner in owners):
@@ -63,6 +63,16 @@ def is_root(machine: Machine, rank: RankState, owners: Sequence[str], name: str,
     if machine.losses is None or value is None:
         return False
     return not {value.term, machine.world.values.without_constants(value).term}.isdisjoint(machine.losses)
+
+
+def _is_put_together(used: Uses, name: str, of: str) -> bool:
+    """Return whether one value is another, in whatever shape, or is put together from it by collectives."""
+    waiting, seen = [name], {name}
+    while waiting and of not in seen:
+        parts = used.parts.get(waiting.pop(), set()) - seen
+        seen |= parts
+        waiting += parts
+    return of in seen
 
 
 def returned(machine: Machine) -> set[str]:
@@ -174,7 +184,7 @@ def _uses(machine: Machine, program: Program) -> Uses:
     for operator in (operator for operator in operators if isinstance(operator, Backward)):
         for gradient, of in zip(operator.inputs, operator.forward.outputs, strict=False):
             named = named_after(gradient)
-            starts = named == of or of in used.parts.get(named, ()) or not results.isdisjoint(owners_of(machine, gradient))
+            starts = _is_put_together(used, named, of) or not results.isdisjoint(owners_of(machine, gradient))
             if starts and gradient not in machine.names_made:
                 used.differentiated.add(of)
     return used

@@ -289,9 +289,68 @@ program
 """
 
 
+POSITIONS = """mesh cp=2 tp=2
+buffer cos f32[8,4]
+weight w f32[6,4] tp:S(1)
+input x f32[8,4] cp:S(0) tp:S(1)
+output y f32[8,6] cp:S(0)
+program cp=0
+  d = chunk(cos, dim=1) over tp
+  c = narrow(d, 0, 0, 4)
+  h = mul(x, c)
+  p = linear(h, w)
+  y = {{gelu(p)|all-reduce(p) over tp}}
+program cp=1
+  d = chunk(cos, dim=1) over tp
+  c = narrow(d, 0, 4, 4)
+  h = mul(x, c)
+  p = linear(h, w)
+  y = {{gelu(p)|all-reduce(p) over tp}}
+"""
+
+CHANNELS = """mesh tp=2
+weight c1 f32[16,8,3,3] tp:S(0)
+weight c2 f32[8,16,3,3] tp:S(1)
+weight b f32[1,8,1,1]
+input x f32[2,8,6,6]
+output y f32[2,8,6,6]
+program
+  h = conv2d(x, c1, None, 1, 1)
+  a = silu(h)
+  p = conv2d(a, c2, None, 1, 1)
+  r = {{mul(p, 1.0)|all-reduce(p) over tp}}
+  y = add(r, b)
+"""
+
+NESTED = """mesh dp=2 tp=2
+weight g f32[8]
+input x f32[8,8] dp:S(0) tp:S(0)
+loss l f32[]
+program
+  n = mul(x, g)
+  l0 = sum(n)
+  l1 = all-reduce(l0) over tp
+  l = all-reduce(l1) over dp
+  dn = backward l0 (grad(l))
+  _, grad(g) = backward n (dn)
+  reduce-gradients g over {{dp|dp,tp}}
+  update g
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
+        pytest.param(POSITIONS, "partial-through-nonlinear", id="a part of a sum behind rows of a table that the rank takes"),
+        pytest.param(CHANNELS, "bias-added-to-partial", id="convolutions whose bias is None by position"),
+        pytest.param(NESTED, "missing-gradient-reduction", id="a loss that is summed over one axis after the other"),
+        pytest.param(
+            VOCABULARY.replace(
+                "  q = masked_fill(h, ou, 0.0)", "  hm = mul(h, 2.0)\n  q = {{neg(hm)|masked_fill(hm, ou, 0.0)}}"
+            ),
+            "wrong-range",
+            id="scaled rows of other ranks are left",
+        ),
         pytest.param(OWNERS, "step-without-effect", id="both weights broadcast from the first owner"),
         pytest.param(MASTERS, "state-of-another-shard", id="weights from each other's masters"),
         pytest.param(AVERAGE, "mismatched-shards", id="average of the first rows on every rank"),

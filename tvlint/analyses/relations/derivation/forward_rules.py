@@ -88,8 +88,9 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         alone = of_one_head_alone(machine, spec, form, values, evaluate)
         if alone is not None:
             return alone
-        if machine.alone and isinstance(failed, MisfitError):
-            _check_pieces(machine, form, spec, values)
+        fitting = _of_pieces(machine, form, spec, values) if machine.alone and isinstance(failed, MisfitError) else None
+        if fitting is not None:
+            return fitting
         if spec.may_draw:
             raise
         halves = of_halves(machine, spec, form, values, partial(_evaluated, machine))
@@ -109,16 +110,25 @@ def of_slices(
 ) -> Iterator[Saved]:
     """Yield the operator's results on operands that are all of a slice each, of what the rank holds of a dimension."""
     for cuts in (*([alike] if alike else ()), *as_slices(machine, values, partial(_evaluated, machine))):
-        operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
         try:
-            saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))
+            yield _of_fitted(machine, form, spec, values, cuts, keeps=cuts is not alike)
         except (Mismatch, UnsupportedError):
             continue
-        steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
-        steps = [(replace(cut, outputs=(None,)) if cuts is alike else cut, places) for cut, places in steps]
-        order = {place: number - len(steps) for number, (_, (place,)) in enumerate(steps)}
-        last = (saved, tuple(order.get(place, place) for place in range(len(values))))
-        yield Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
+
+
+def _of_fitted(
+    machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...], cuts: Sequence[Saved | None], keeps: bool
+) -> Saved:
+    """Return the operator's results on what is cut out of operands; their gradients are those of the cuts where it `keeps`
+    these.
+    """
+    operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
+    saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))
+    steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
+    steps = [(cut if keeps else replace(cut, outputs=(None,)), places) for cut, places in steps]
+    order = {place: number - len(steps) for number, (_, (place,)) in enumerate(steps)}
+    last = (saved, tuple(order.get(place, place) for place in range(len(values))))
+    return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
 
 
 def _is_foreign(machine: Machine, saved: Saved) -> bool:
@@ -126,22 +136,28 @@ def _is_foreign(machine: Machine, saved: Saved) -> bool:
     return any(value is not None and machine.world.terms.foreign(value.term) for value in saved.outputs)
 
 
-def _check_pieces(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> None:
-    """Raise Mismatch for an operator that takes indices of a value which do not fit the piece that the rank has of another:
-    whole, the two do not fit at all. Elements may be combined with the same indices on every rank where each shard starts anew,
-    as positions do in sequences of their own.
+def _of_pieces(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved | None:
+    """Return the operator's results where it takes indices of a value that are the piece which the rank has of another; None
+    where nothing is known of that.
+
+    Raises Mismatch where they do not fit the piece: whole, the two do not fit at all. Elements may be combined with the same
+    indices on every rank where each shard starts anew, as positions do in sequences of their own.
     """
     pieces = tuple(_cut_piece(machine, value) for value in values)
-    if pieces != values:
-        try:
-            _of_parts(machine, form, spec, pieces)
-        except Mismatch as mismatch:
-            if mismatch.refutes and mismatch.name == "mismatched-shards":
-                mismatch.unless = "each shard starts anew"
-            if mismatch.refutes and mismatch.name.endswith("mismatched-shards"):
-                raise
-        except UnsupportedError:
-            return
+    pairs = zip(values, pieces, strict=True)
+    cuts = [None if one == piece else Saved("slice", None, Family.RESHAPE, (one,), (piece,)) for one, piece in pairs]
+    if not any(cuts):
+        return None
+    try:
+        return _of_fitted(machine, form, spec, values, cuts, keeps=False)
+    except Mismatch as mismatch:
+        if mismatch.refutes and mismatch.name == "mismatched-shards":
+            mismatch.unless = "each shard starts anew"
+        if mismatch.refutes and mismatch.name.endswith("mismatched-shards"):
+            raise
+    except UnsupportedError:
+        pass
+    return None
 
 
 def _cut_piece(machine: Machine, value: Value) -> Value:

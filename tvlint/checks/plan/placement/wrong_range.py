@@ -13,7 +13,7 @@ from tvlint.ir.operators import SUMS, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.field import Array
 from tvlint.ops.spec import UnsupportedError
-from tvlint.ops.table import LOOKUP, spec_of
+from tvlint.ops.table import LOOKUP, bound_in, spec_of
 from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, is_view, made_once
 from tvlint.replay.operators import NotReplayedError
 from tvlint.rule import Rule
@@ -21,7 +21,7 @@ from tvlint.rule import Rule
 _PADDING = ", unless it is that of padding"
 
 _MOST_VIEWS = 8
-"""So many views are looked through between a mask and the sum over ranks."""
+"""So many views and multiples are looked through between a lookup, its mask and the sum over ranks."""
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
@@ -74,23 +74,37 @@ def _is_lookup(operator: Operator) -> bool:
 
 def _lookup(scene: Lookups, name: str) -> _Lookup | None:
     """Return the lookup that `name` is, with its indices shifted by the plan; None where it is none."""
-    if not scene.chain(name):
-        for _ in range(_MOST_VIEWS):
-            name = str(scene.made[name].inputs[0]) if name in scene.made and is_view(scene.made[name]) else name
-    last = scene.made.get(name)
+    last = _behind(scene, name)
     if last is None:
         return None
-    places = [at for at, each in enumerate(last.inputs) if isinstance(each, str) and scene.chain(each)]
-    chain = scene.chain(name) or (scene.chain(str(last.inputs[places[0]])) if len(places) == 1 else ())
-    names = chain[0].tensor_operands if chain else []
-    masks = [each for at, each in enumerate(last.inputs) if isinstance(each, str) and at not in places]
-    if len(names) != 2 or not _is_lookup(chain[0]) or (last not in chain and len(masks) != 1):
+    makers = {at: _behind(scene, each) for at, each in enumerate(last.inputs) if isinstance(each, str)}
+    lookups = {-1: last} if _is_lookup(last) else {at: each for at, each in makers.items() if each and _is_lookup(each)}
+    if len(lookups) != 1:
+        return None
+    ((place, operator),) = lookups.items()
+    names, masks = operator.tensor_operands, [str(last.inputs[at]) for at in makers if at != place]
+    if len(names) != 2 or (place >= 0 and len(masks) != 1):
         return None
     index = scene.made_of(names[0])
-    mask = None if last in chain else scene.made_of(masks[0])
-    if index is None or not index.order or (last not in chain and (mask is None or mask.source != index.source)):
+    mask = scene.made_of(masks[0]) if place >= 0 else None
+    if index is None or not index.order or (place >= 0 and (mask is None or mask.source != index.source)):
         return None
-    return _Lookup(chain[0], names[1], index, mask, last, places[0] if places else 0)
+    return _Lookup(operator, names[1], index, mask, last, max(place, 0))
+
+
+def _behind(scene: Lookups, name: str) -> Compute | None:
+    """Return what makes `name`, or that of which it is a multiple by a constant, in whatever shape."""
+    made = scene.made.get(name)
+    for _ in range(_MOST_VIEWS):
+        if made is None or not (is_view(made) or _is_multiple(scene.plan, made)):
+            return made
+        made = scene.made.get(str(made.inputs[0]))
+    return made
+
+
+def _is_multiple(plan: Plan, operator: Compute) -> bool:
+    bound = bound_in(operator, plan.tensors) if len(operator.tensor_operands) == 1 else None
+    return bound is not None and frozenset({0}) in bound.linear and bound.operands == bound.outputs
 
 
 def _misfit(plan: Plan, found: _Lookup, ranks: tuple[int, ...]) -> str:

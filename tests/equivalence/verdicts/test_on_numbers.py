@@ -79,6 +79,26 @@ def test_a_difference_is_told_at_the_first_result_that_is_not_the_reference_s_of
     assert found.first[0] == "s"
 
 
+@pytest.mark.parametrize(
+    ("given", "made", "reason"),
+    [
+        (
+            "softmax(z, dim=1)",
+            "softmax(n, dim=1)",
+            "`softmax` gives what is no number, on rank 0, in 3 runs on random numbers on which",
+        ),
+        ("relu(z)", "relu(n)", "`y`, returned on every rank, is another one in 3 runs on random numbers"),
+    ],
+)
+def test_what_ranks_return_alike_is_compared_with_the_whole(given: str, made: str, reason: str) -> None:
+    """A row of minus infinity alone has no softmax."""
+    whole = f"input x f32[4,4]\ninput w f32[4,4]\noutput y\nprogram\n  z = matmul(x, w)\n  y = {given}\n"
+    hidden = '  o = ones([4, 4], dtype="bool")\n  u = triu(o, 0)\n  n = masked_fill(z, u, -inf)\n'
+    verdict = verdict_on("mesh tp=2\n" + whole.replace(f"  y = {given}", f"{hidden}  y = {made}"), whole)
+    assert verdict.outcome is Outcome.REFUTED
+    assert any(reason in each.message for each in verdict.reasons if each.refutes)
+
+
 @pytest.mark.parametrize(("share", "is_run"), [(5, True), (7, False)])
 def test_a_plan_whose_sizes_cannot_be_smaller_is_run_with_several_times_as_many_numbers(
     share: int, is_run: bool, monkeypatch: pytest.MonkeyPatch

@@ -51,21 +51,27 @@ def is_same_returned(case: Case, alone: Result, many: Result) -> bool:
 def other_returned(case: Case, alone: Result, many: Result) -> Difference | None:
     """Return where ranks return another value than the reference, of plans that train nothing and return all that they return
     as they declare it, in one run; None where they do not, or nothing says what they return.
+
+    What all ranks return alike, of the shape of the whole, is no piece of it, and no part of a sum but for a multiple.
     """
     parallel, reference, ranks = case.parallel, case.reference, range(case.parallel.mesh.size)
     trained = any(tensor.role is Role.WEIGHT for plan in (parallel, reference) for tensor in plan.tensors.values())
     runs = case.micro_batches * parallel.replication.count * case.reference_micro_batches
     tensors = [parallel.tensors.get(name) for name in parallel.outputs]
-    declared = parallel.mesh.size == 1 or all(tensor is not None and tensor.placements is not None for tensor in tensors)
+    single = parallel.mesh.size == 1
+    declared = {tensor.name for tensor in tensors if tensor is not None and (single or tensor.placements is not None)}
     right = _totals(reference, alone, first_rank(reference))
-    if trained or runs != 1 or not declared or any(len(_totals(parallel, many, rank)) != len(right) for rank in ranks):
+    if trained or runs != 1 or None in tensors or any(len(_totals(parallel, many, rank)) != len(right) for rank in ranks):
         return None
     errors: dict[str, dict[int, float]] = {}
     scales: dict[str, float] = {}
+    alike: dict[str, Array] = {}
     for rank in ranks:
         for (name, array), (_, value) in zip(_totals(parallel, many, rank), right, strict=True):
             piece = None if value is None else _piece(parallel, name, rank, value)
             if array is None or value is None or piece is None or array.shape != piece.shape:
+                return None
+            if name not in declared and not _is_whole(alike.setdefault(name, array), array, value):
                 return None
             scales[name] = float(abs(value).max(initial=0))
             if not is_close(array, piece, scales[name]):
@@ -77,6 +83,14 @@ def other_returned(case: Case, alone: Result, many: Result) -> Difference | None
     if not error > _CERTAIN * max(scales[name], _CERTAIN):
         return None
     return Difference(name, tuple(sorted(errors[name])), error, scales[name], None, of_output=True)
+
+
+def _is_whole(one: Array, other: Array, value: Array) -> bool:
+    """Return whether ranks return the same, which is no multiple of a value but for that itself."""
+    scale, norm = float(abs(value).max(initial=0)), float((value * value).sum())
+    factor = float((other * value).sum()) / norm if norm else 0.0
+    is_multiple = is_close(other, factor * value, scale) and not is_close(other, value, scale)
+    return is_close(one, other, scale) and not is_multiple
 
 
 def _piece(plan: Plan, name: str, rank: int, value: Array) -> Array | None:

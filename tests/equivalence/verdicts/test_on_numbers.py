@@ -99,6 +99,16 @@ def test_what_ranks_return_alike_is_compared_with_the_whole(given: str, made: st
     assert any(reason in each.message for each in verdict.reasons if each.refutes)
 
 
+def test_numbers_that_are_too_large_on_the_way_refute_nothing() -> None:
+    """`tanh` by its definition is no number from 710 on, where the powers of both are too large."""
+    whole = "input x f32[4,64]\nweight w f32[4,64]\nloss l\nprogram\n  c = mul(x, 1000)\n{}\n  y = mul(q, w)\n  l = sum(y)\n"
+    whole += "  dy = backward l (grad(l))\n  _, dw = backward y (dy)\n"
+    powers = "  n = neg(c)\n  e = exp(c)\n  f = exp(n)\n  g = sub(e, f)\n  h = add(e, f)\n  q = div(g, h)"
+    verdict = verdict_on(whole.format(powers), whole.format("  q = tanh(c)"))
+    assert verdict.outcome is not Outcome.REFUTED
+    assert not any("no number" in each.message for each in verdict.reasons)
+
+
 @pytest.mark.parametrize(("share", "is_run"), [(5, True), (7, False)])
 def test_a_plan_whose_sizes_cannot_be_smaller_is_run_with_several_times_as_many_numbers(
     share: int, is_run: bool, monkeypatch: pytest.MonkeyPatch

@@ -74,9 +74,10 @@ def _run(
             value = part_of(value, dim, slot, count)
         return np.asarray(value[held])
 
-    run = Run()
+    run, overflows = Run(), list[str]()
+    raises = np.geterr()["over"] == "raise"
     try:
-        with np.errstate(all="ignore", over="raise" if np.geterr()["over"] == "raise" else "ignore"):
+        with np.errstate(all="ignore", over="raise" if raises else "call", call=lambda kind, _: overflows.append(kind)):
             run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins, memory)
         if stand_ins.used:
             run.invented = DRAWS if stand_ins.has_drawn else FUNCTIONS
@@ -90,12 +91,13 @@ def _run(
     is_defined = not any(np.any(np.isnan(value)) for _, _, _, value in run.given)
     if is_defined and all(np.all(np.isfinite(value)) for value in values):
         return run
-    return _undefined(run, values)
+    return NO_NUMBER if overflows else _undefined(run, values)
 
 
 def _undefined(run: Run, values: Iterable[Array]) -> NotRun:
-    """Return where that begins which leaves no number in a gradient or in what is returned; a kernel of attention may take rows
-    that are all masked otherwise.
+    """Return where that begins which leaves no number in a gradient or in what is returned, though no number was too large.
+
+    A kernel of attention may take rows that are all masked otherwise.
     """
     import numpy as np
 

@@ -38,6 +38,7 @@ def outcome(made: str, reference: str) -> Outcome:
         ("v = sum(n, 0); y = add(v, v)", "v = sum(n, 0); y = mul(v, 2)"),
         ("v = add(n, 0.5); y = sub(v, 0.5)", "y = mul(n, 1.0)"),
         ("v = tanh(k); y = mul(v, 2.0)", "v = tanh(k); u = mul(v, 4.0); y = mul(u, 0.5)"),
+        ("u = sum(b, 0); v: f32[] = float(u); y = mul(v, 2.0)", "u = float(b); v = sum(u, 0); y = mul(v, 2.0)"),
         ("v = masked_fill(k, c, 5); y = mul(v, 1.0)", "v = masked_fill(k, c, 5); u = mul(v, 0.5); y = mul(u, 2.0)"),
     ],
 )
@@ -49,6 +50,8 @@ def test_what_torch_computes_alike_is_proved(made: str, reference: str) -> None:
     ("made", "reference"),
     [
         ("y = add(b, b)", "y = mul(b, 2)"),
+        ("u = sum(b, 0); v: f16[] = half(u); y = mul(v, 2.0)", "u = float(b); v = sum(u, 0); y = mul(v, 2.0)"),
+        ("u = sum(b, 0); v: u8[] = to(u, dtype=\"uint8\"); y = mul(v, 2.0)", "u = float(b); v = sum(u, 0); y = mul(v, 2.0)"),
         ("y = add(b, c)", "u = mul(b, 1); y = add(u, c)"),
         ("u = add(b, b); y = mul(u, 0.5)", "y = mul(b, 1)"),
         ("u = gt(x, 0.0); y = add(u, u)", "u = gt(x, 0.0); y = mul(u, 2)"),

@@ -23,6 +23,7 @@ from tvlint.analyses.relations.terms.constant_factors import NONE, constant_of, 
 from tvlint.analyses.relations.terms.expressions import ONE, SUM_OF_PRODUCTS, Expression, TooLargeError
 from tvlint.analyses.relations.terms.flags import (
     are_flags,
+    counts_flags,
     flag,
     is_of_flags,
     is_of_numbers,
@@ -39,6 +40,8 @@ from tvlint.analyses.relations.terms.normal_form import normal
 from tvlint.analyses.relations.terms.ranges import moved_ranges
 from tvlint.analyses.relations.terms.tape import Indices, Tape, Variable
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.ops.dtypes import DIGITS
+from tvlint.ops.kinds import Kind, kind_of
 from tvlint.ops.spec import OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import LOOKUP, has_trait, spec_of
 
@@ -195,7 +198,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     special = _special(terms, head, operands, algebra, values, inside)
     if special is not None:
         made: Expression | None = special
-    elif not gradient and _to_numbers(name, attributes) and _are_flags(terms, operands[0], values[0]):
+    elif not gradient and has_trait(name, Trait.CONVERSION) and _keeps_all(terms, attributes, operands[0], values[0]):
         made = values[0]
     elif whole and (spec := spec_of(name)) is not None and spec.halves is not None:
         made = _of_halves(tape, spec, values, inside[-1], left if not gradient else inside[0], over)
@@ -261,8 +264,10 @@ def _special(
     return algebra.added(values[position], logarithm(terms, keeps))
 
 
-def _to_numbers(name: str, attributes: tuple[Any, ...]) -> bool:
-    return has_trait(name, Trait.CONVERSION) and attributes != ("bool",)
+def _keeps_all(terms: Terms, attributes: tuple[Any, ...], term: int, value: Expression) -> bool:
+    """Return whether a cast keeps what it is given: flags in each type of numbers, how many of them are set in a wide one."""
+    is_wide = any(kind_of(dtype) is Kind.WHOLE or DIGITS.get(dtype, 0) >= DIGITS["float32"] for dtype in attributes)
+    return attributes != ("bool",) and (_are_flags(terms, term, value) or (is_wide and counts_flags(terms, term)))
 
 
 def _are_flags(terms: Terms, term: int, value: Expression) -> bool:

@@ -51,7 +51,7 @@ def test_what_torch_computes_alike_is_proved(made: str, reference: str) -> None:
     [
         ("y = add(b, b)", "y = mul(b, 2)"),
         ("u = sum(b, 0); v: f16[] = half(u); y = mul(v, 2.0)", "u = float(b); v = sum(u, 0); y = mul(v, 2.0)"),
-        ("u = sum(b, 0); v: u8[] = to(u, dtype=\"uint8\"); y = mul(v, 2.0)", "u = float(b); v = sum(u, 0); y = mul(v, 2.0)"),
+        ('u = sum(b, 0); v: u8[] = to(u, dtype="uint8"); y = mul(v, 2.0)', "u = float(b); v = sum(u, 0); y = mul(v, 2.0)"),
         ("y = add(b, c)", "u = mul(b, 1); y = add(u, c)"),
         ("u = add(b, b); y = mul(u, 0.5)", "y = mul(b, 1)"),
         ("u = gt(x, 0.0); y = add(u, u)", "u = gt(x, 0.0); y = mul(u, 2)"),

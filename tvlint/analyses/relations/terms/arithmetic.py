@@ -49,6 +49,8 @@ Head: TypeAlias = tuple[Any, ...]
 
 SEES = "every query of attention that is written out with a mask sees a key"
 
+NOT_ZERO = "no norm and no standard deviation that a gradient goes through is zero"
+
 ATTENTION = "scaled-dot-product-attention"
 
 
@@ -374,7 +376,10 @@ def _gradient(
     if made is None:
         return None
     last, operand = made
+    asked = algebra.terms.asked
     found = tape.gradient(last, given, operand)
+    if algebra.terms.asked > asked and not has_trait(name, Trait.RESTRICTED):
+        algebra.terms.assumptions.add(NOT_ZERO)
     if not known:
         if given and not found:
             return None

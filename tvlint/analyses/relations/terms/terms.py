@@ -88,6 +88,8 @@ class Terms:
         """Whether terms are multiples of gradients and of sums of gradients alone, by term."""
         self.asks = True
         """Whether a new normal form asks something of its operands; not while it only says otherwise what is there already."""
+        self.asked = 0
+        """How often a normal form has asked something."""
         self.apart: set[tuple[int, tuple[Any, ...]]] = set()
         """Terms whose dimensions could not be joined: in groups of so many neighbouring ones each, or with each dimension in a
         place of such a group of them and of others.
@@ -187,6 +189,7 @@ class Terms:
         """
         if not self.asks:
             return
+        self.asked += 1
         required = self.term((condition,), (term,), self.shape[term], self.slot[term])
         if self.foreign(required):
             self.restricted.add(required)

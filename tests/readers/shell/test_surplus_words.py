@@ -21,6 +21,8 @@ def rules(script: str) -> list[tuple[str, int, int]]:
         (LAUNCH + "--lr --min-lr 1e-5\n", "option-without-value", 1, len(LAUNCH) + 1),
         (LAUNCH + "\\\n  --lr \\\n  --min-lr 1e-5\n", "option-without-value", 2, 3),
         ("A=(\n  --num-attention-heads 8\n  --lr\n)\n" + LAUNCH + '"${A[@]}"\n', "option-without-value", 3, 3),
+        ('A="\n  --num-attention-heads 8 \\\n  --lr\n"\n' + LAUNCH + "$A --bf16\n", "option-without-value", 3, 3),
+        ('A="--num-attention-heads 8 --lr"\n' + LAUNCH + "$A\n", "option-without-value", 1, 28),
         (LAUNCH + "--option-of-ours --lr --min-lr 1e-5\n", "option-without-value", 1, len(LAUNCH) + 18),
         (LAUNCH + "--bf16 true\n", "value-after-complete-option", 1, len(LAUNCH) + 8),
         (LAUNCH + "--lr 1e-4 5\n", "value-after-complete-option", 1, len(LAUNCH) + 11),
@@ -51,6 +53,10 @@ def test_what_may_be_right_is_left_alone(rest: str) -> None:
     assert [
         rule for rule, _, _ in rules(LAUNCH + rest + "\n") if rule.startswith(("option-without", "value-after", "space-"))
     ] == []
+
+
+def test_a_list_for_another_script_may_end_before_a_value() -> None:
+    assert rules('A="--num-attention-heads 8 --num-layers 2 --hidden-size 64 --save"\n') == []
 
 
 @pytest.mark.parametrize(

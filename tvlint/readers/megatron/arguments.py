@@ -40,8 +40,9 @@ LONGEST_COMMAND = 24
 """A command that is put in, and is longer, is not written out in a message."""
 VALUELESS = Unknown("no value stands after it")
 """The value of an option that needs one and has another option, or the end of the list, where it should stand."""
-BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
-"""What follows the name of such an option in the text: nothing there could have been a value."""
+BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z|[\"'][ \t]*(?:\n|\Z)))")
+"""What follows the name of such an option in the text: nothing there could have been a value. A quote at the end of a line
+closes the list that the option stands in."""
 TRUTH = {**dict.fromkeys(("yes", "true", "t", "y", "1"), True), **dict.fromkeys(("no", "false", "f", "n", "0"), False)}
 """What Hugging Face's parser takes for whether a switch is on (transformers/hf_argparser.py: string_to_bool)."""
 

@@ -32,6 +32,7 @@ from tvlint.readers.shell.slips import slips
 from tvlint.readers.shell.state import Command
 from tvlint.readers.shell.values import (
     Fork,
+    Gap,
     Item,
     Scalar,
     Span,
@@ -369,7 +370,7 @@ def of_lists(evaluation: Evaluation, version: str) -> tuple[list[Configuration],
         words = split_value(value)
         if not _are_distinct(_options(words)) and len(_options(words)) < 3:
             continue
-        commands = [words]
+        commands = [(*words, Gap("what stands behind the list", span_of(value.pieces))) if isinstance(value, Scalar) else words]
         if isinstance(value, Scalar) and any(isinstance(piece, Text) and LINES.search(piece.text) for piece in value.pieces):
             commands = [command for command in commands_in(value.pieces, lambda _: None) if _options(command)]
         for command in commands:

@@ -23,7 +23,17 @@ from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.lanes import proof_stages
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, counted, needs, published, set_aside, silenced_text, stage_counts
+from tvlint.reporters.text.totals import (
+    by_place,
+    counted,
+    needs,
+    published,
+    rules_by_need,
+    set_aside,
+    silenced_text,
+    stage_counts,
+    unevaluated,
+)
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
@@ -89,12 +99,15 @@ def _finding(finding: Finding, report: Report, context: Context) -> Iterator[str
 
 
 def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
-    """Yield the rules that could not be judged, a case for each file, by what they would need."""
+    """Yield the rules that could not be judged: a case for each file with their number, and one for what they would need."""
     for path, reasons in needs(report.not_evaluated).items():
         case = _case(relative(path, context.root), "rules not evaluated")
         rules = {rule for names in reasons.values() for rule in names}
-        body = _text([f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
-        case.add_skipped_info(f"{counted(len(rules), 'rule')} not evaluated", body)
+        case.add_skipped_info(f"{counted(len(rules), 'rule')} not evaluated")
+        yield case
+    if report.not_evaluated:
+        case = _case("tvlint", "rules not evaluated")
+        case.add_skipped_info(unevaluated(report.not_evaluated), _text(rules_by_need(report.not_evaluated)))
         yield case
 
 

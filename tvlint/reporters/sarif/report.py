@@ -26,7 +26,7 @@ from tvlint.reporters.sarif.escape import link_text, message_text
 from tvlint.reporters.sarif.rules import rule_object
 from tvlint.reporters.text.paths import below_root, place, uri
 from tvlint.reporters.text.ranks import intervals
-from tvlint.reporters.text.totals import assumed, set_aside
+from tvlint.reporters.text.totals import assumed, rules_by_need, set_aside
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MAXIMAL_RESULTS = 25_000
@@ -212,10 +212,7 @@ def _invocation(report: Report, context: Context, left_out: int) -> dict[str, An
         for verdict in report.verdicts
         if verdict.assumptions
     ]
-    notes += [
-        _note("not-evaluated", f"{item.rule} was not evaluated: {item.reason}", item.location, context)
-        for item in report.not_evaluated
-    ]
+    notes += [_note("not-evaluated", f"not evaluated: {line}", None, context) for line in rules_by_need(report.not_evaluated)]
     notes = [
         *({"level": "note", "message": {"text": text}} for text in set_aside(replace(report, silenced=()))),
         *notes,
@@ -225,9 +222,9 @@ def _invocation(report: Report, context: Context, left_out: int) -> dict[str, An
     return {"executionSuccessful": not report.problems, "toolExecutionNotifications": notes[:MAXIMAL_NOTIFICATIONS]}
 
 
-def _note(name: str, text: str, location: Location, context: Context) -> dict[str, Any]:
+def _note(name: str, text: str, location: Location | None, context: Context) -> dict[str, Any]:
     reported = {"level": "note", "message": {"text": message_text(text)}, "descriptor": {"id": name}}
-    return {**reported, **_notified(located(location, context))}
+    return {**reported, **(_notified(located(location, context)) if location is not None else {})}
 
 
 def _problem(problem: Problem, context: Context) -> dict[str, Any]:

@@ -88,6 +88,11 @@ def files_by_need(items: Sequence[NotEvaluated]) -> list[tuple[str, list[str], l
     return sorted(((reason, [*rules], [*paths]) for reason, (rules, paths) in found.items()), key=lambda each: -len(each[2]))
 
 
+def rules_by_need(items: Sequence[NotEvaluated]) -> list[str]:
+    """Return a line for what is needed: by file and rule, they would be most of what a large run writes."""
+    return [f"{reason}, in {counted(len(paths), 'file')}: {', '.join(rules)}" for reason, rules, paths in files_by_need(items)]
+
+
 def recognised_text(report: Report) -> str:
     """`recognised 12 files as megatron-lm (262 of 315 rules apply), 1 as verl (98)`; empty where none is a configuration."""
     parts = []

@@ -201,6 +201,10 @@ class Plan:
             name: replace(segment, operators=tuple(map(change, segment.operators))) for name, segment in self.segments.items()
         }
 
+    def has_role(self, name: str, *roles: Role) -> bool:
+        """Return whether the tensor of that name is declared with one of the roles."""
+        return name in self.tensors and self.tensors[name].role in roles
+
     def steps(self) -> Iterator[Step]:
         """Yield the steps of all programs."""
         return (step for program in self.programs for step in program.steps)

@@ -277,7 +277,7 @@ class _Rank:
     def _leave(self, word: str, key: object) -> Turns[None]:
         """Let a value be there for later segments; one that is still to come is waited for by whoever reads it."""
         value = self.body[word]
-        if key in self.outside and self._is_gradient(word):
+        if key in self.outside and self.plan.has_role(word, Role.GRADIENT):
             before = yield from self.settled(self.outside[key])
             after = yield from self.settled(value)
             value = before + after
@@ -285,10 +285,6 @@ class _Rank:
         name = key if isinstance(key, str) else word
         if name in self.plan.outputs:
             self.world.result.returned[self.rank, max(self.micro_batch, 0), name] = yield from self.settled(value)
-
-    def _is_gradient(self, name: str) -> bool:
-        tensor = self.plan.tensors.get(name)
-        return tensor is not None and tensor.role is Role.GRADIENT
 
     def arrived(self, value: Array | _Pending) -> Turns[Array | None]:
         """Wait until a value is there, and return it; None where the communication gives this rank nothing."""
@@ -357,7 +353,7 @@ class _Rank:
                 after = yield from self.settled(value)
                 self.accumulated[weight] = before + after
             return
-        if name in self.body and self._is_gradient(name) and name not in names:
+        if name in self.body and self.plan.has_role(name, Role.GRADIENT) and name not in names:
             before = yield from self.settled(self.body[name])
             after = yield from self.settled(value)
             value = before + after

@@ -156,7 +156,7 @@ def scattered(facts: Facts) -> Iterator[Scattered]:
         for where, operator in _run(followed, program):
             if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
                 weights = zip(operator.outputs, operator.inputs, strict=False)
-                pieces |= {piece: (weight, where) for piece, weight in weights if _is_weight(plan, weight)}
+                pieces |= {piece: (weight, where) for piece, weight in weights if plan.has_role(weight, Role.WEIGHT)}
             stepped = str(operator.inputs[0]) if _is_step(operator) else ""
             if stepped in pieces.keys() - read and pieces[stepped][0] not in written and where not in seen:
                 seen.add(where)
@@ -204,7 +204,3 @@ def _is_state_of(plan: Plan, state: str, weights: tuple[str, str]) -> bool:
     if tensor is None or tensor.role is not Role.STATE or prod(tensor.shape) == 1:
         return False
     return all(other is not None and other.role is Role.WEIGHT and other.shape == tensor.shape for other in others)
-
-
-def _is_weight(plan: Plan, name: str) -> bool:
-    return name in plan.tensors and plan.tensors[name].role is Role.WEIGHT

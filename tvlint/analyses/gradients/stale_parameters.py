@@ -46,7 +46,7 @@ def _copied(plan: Plan, operator: Operator) -> str:
     if not isinstance(operator, Communicate | Compute) or not (is_cast or _is_gather(operator)) or not operator.inputs:
         return ""
     name = str(operator.inputs[0])
-    return name if name in plan.tensors and plan.tensors[name].role in (Role.WEIGHT, Role.STATE) else ""
+    return name if plan.has_role(name, Role.WEIGHT, Role.STATE) else ""
 
 
 def _stepped(operator: object) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def unmade(plan: Plan) -> Iterator[Unmade]:
 
 def _needs_no_maker(plan: Plan, name: str) -> bool:
     tensor = plan.tensors.get(name)
-    return _given(plan, name) or name.startswith("grad(") or (tensor is not None and tensor.role is Role.GRADIENT)
+    return plan.has_role(name, *GIVEN) or name.startswith("grad(") or (tensor is not None and tensor.role is Role.GRADIENT)
 
 
 def near(plan: Plan, name: str) -> str:
@@ -106,7 +106,7 @@ def _in_body(
     seen: set[str] = set()
     for index, operator in enumerate(segment.operators):
         for name in reads(operator):
-            if name in known or name in seen or _given(plan, name):
+            if name in known or name in seen or plan.has_role(name, *GIVEN):
                 continue
             later = first().get(name)
             tensor = plan.tensors.get(name)
@@ -156,9 +156,9 @@ def _between_steps(
             continue
         outer = step.inputs if step.inputs is not None else segment.inputs
         for inner, name in zip(segment.inputs, outer, strict=False):
-            if {(name, step.micro_batch), (name, -1)} & produced or _is_weight(plan, name):
+            if {(name, step.micro_batch), (name, -1)} & produced or plan.has_role(name, Role.WEIGHT, Role.BUFFER, Role.STATE):
                 continue
-            if name not in loaded and (_given(plan, name) or _given(plan, inner)):
+            if name not in loaded and (plan.has_role(name, *GIVEN) or plan.has_role(inner, *GIVEN)):
                 continue
             tensor = plan.tensors.get(name) or plan.tensors.get(inner)
             if step.micro_batch < 0 and (step.inputs is None or any(made == name for made, _ in produced)):
@@ -175,16 +175,6 @@ def _between_steps(
             yield step.segment, index, inner, step.micro_batch, later
         for name in step.outputs if step.outputs is not None else segment.outputs:
             produced.add((name, step.micro_batch))
-
-
-def _is_weight(plan: Plan, name: str) -> bool:
-    tensor = plan.tensors.get(name)
-    return tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
-
-
-def _given(plan: Plan, name: str) -> bool:
-    tensor = plan.tensors.get(name)
-    return tensor is not None and tensor.role in GIVEN
 
 
 def _first_read(segment: Segment, name: str) -> int | None:

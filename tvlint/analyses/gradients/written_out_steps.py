@@ -192,7 +192,7 @@ class _Ledger:
         """
         backward = any(isinstance(value, _Made) and value.backward for value in self.last.values())
         for into, taken, value, before, where in self.copies:
-            held = self._all_of(value) if self._is(into, Role.WEIGHT) else None
+            held = self._all_of(value) if self.plan.has_role(into, Role.WEIGHT) else None
             if held is None or len(self.stepped[into]) != 1:
                 continue
             itself = isinstance(before, _Held) and held.name == into and held.steps == before.steps and backward
@@ -205,13 +205,13 @@ class _Ledger:
         another weight; a number may be the count of all steps.
         """
         for into, _, value, _, where in self.copies:
-            is_state = self._is(into, Role.STATE)
+            is_state = self.plan.has_role(into, Role.STATE)
             of = self.plan.tensors[into].logical if is_state else into
-            if not self._is(of, Role.WEIGHT) or prod(self.plan.tensors[into].shape) == 1:
+            if not self.plan.has_role(of, Role.WEIGHT) or prod(self.plan.tensors[into].shape) == 1:
                 continue
             ends = self._behind(value, _BY_ELEMENT)
-            held = {each.name for each in ends if isinstance(each, _Held) and self._is(each.name, Role.STATE)}
-            states = {name for name in held if self._is(self.plan.tensors[name].logical, Role.WEIGHT)}
+            held = {each.name for each in ends if isinstance(each, _Held) and self.plan.has_role(each.name, Role.STATE)}
+            states = {name for name in held if self.plan.has_role(self.plan.tensors[name].logical, Role.WEIGHT)}
             others = {name for name in states if self._names(of).isdisjoint(self._names(self.plan.tensors[name].logical))}
             weights = {self._weight_of(each) for each in ends} - {""}
             if others and into not in held and (is_state or others == held):
@@ -222,7 +222,7 @@ class _Ledger:
     def local_statistics(self) -> Iterator[LocalStatistic]:
         """Yield the copies into buffers of a statistic of data of which a collective sums a statistic."""
         for into, _, value, _, where in self.copies:
-            for each in self._behind(value, _LOCAL) if self._is(into, Role.BUFFER) and self._is_replica(into) else ():
+            for each in self._behind(value, _LOCAL) if self.plan.has_role(into, Role.BUFFER) and self._is_replica(into) else ():
                 total = self.totals.get(_key(each.given[0])) if isinstance(each, _Made) and each.given else None
                 if total and isinstance(each, _Made) and _has(each.operator, {Trait.REDUCTION}):
                     yield LocalStatistic(into, each.name, total, where, self.ranks)
@@ -234,7 +234,7 @@ class _Ledger:
         for name, given, where in self.products:
             for place, one in enumerate(given):
                 weight = self._all_of(one)
-                if weight is None or not weight.steps or not self._is(weight.name, Role.WEIGHT):
+                if weight is None or not weight.steps or not self.plan.has_role(weight.name, Role.WEIGHT):
                     continue
                 when, stepped = self.stepped[weight.name][weight.steps - 1]
                 others = [each for at, each in enumerate(given) if at != place and isinstance(each, _Made)]
@@ -270,7 +270,7 @@ class _Ledger:
             self.products.append((writes(operator)[0], given, where))
         made = {name: self._made(operator, name, given) for name in (*writes(operator), *overwritten(operator))}
         for name, value in made.items():
-            if not self._is_kept(name):
+            if not self.plan.has_role(name, *_KEPT):
                 self.last[name] = value
                 continue
             if copy is not operator and isinstance(copy, Compute):
@@ -291,21 +291,13 @@ class _Ledger:
     def _value(self, name: str) -> _Value:
         return self.last.get(name) or _Held(name, len(self.stepped.get(name, ())))
 
-    def _is(self, name: str, role: Role) -> bool:
-        tensor = self.plan.tensors.get(name)
-        return tensor is not None and tensor.role is role
-
-    def _is_kept(self, name: str) -> bool:
-        tensor = self.plan.tensors.get(name)
-        return tensor is not None and tensor.role in _KEPT
-
     def _is_replica(self, name: str) -> bool:
         """Return whether all ranks are to hold the same in a tensor."""
         tensor = self.plan.tensors[name]
         return tensor.part[1] == 1 and all(isinstance(each, Replicate) for each in (tensor.placements or {}).values())
 
     def _is_of(self, state: str, weight: str) -> bool:
-        return self._is(state, Role.STATE) and self.plan.tensors[state].logical in self._names(weight)
+        return self.plan.has_role(state, Role.STATE) and self.plan.tensors[state].logical in self._names(weight)
 
     def _names(self, weight: str) -> set[str]:
         """Return the names of a weight, one of which it shares with each that it is tied to."""
@@ -316,12 +308,12 @@ class _Ledger:
         """Return the weight that a value is, or is the gradient of; empty for any other."""
         if isinstance(value, _Made):
             return self.owners.get(value.name, "")
-        return value.name if self._is(value.name, Role.WEIGHT) else ""
+        return value.name if self.plan.has_role(value.name, Role.WEIGHT) else ""
 
     def _all_of(self, value: _Value) -> _Held | None:
         """Return the one weight or state that all elements of a value are from; None where there is no such one."""
         ends = self._behind(value, _MOVES)
-        held = [each for each in ends if isinstance(each, _Held) and self._is_kept(each.name)]
+        held = [each for each in ends if isinstance(each, _Held) and self.plan.has_role(each.name, *_KEPT)]
         one = held[0] if held and len(held) == len(ends) else None
         return one if one and all((each.name, each.steps) == (one.name, one.steps) for each in held) else None
 

@@ -94,7 +94,7 @@ def _with_types_of(plan: Plan, number: int, types_of_program: Mapping[str, Tenso
         name for name, new in names.items() if name not in types_of_program and _differs(without.get(new), with_own.get(new))
     }
     changed |= {name for name, tensor in types_of_program.items() if not _says_nothing_new(plan.tensors.get(name), tensor)}
-    weights = {name for name in changed if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT}
+    weights = {name for name in changed if plan.has_role(name, Role.WEIGHT)}
     changed |= {name for name in names.keys() & plan.tensors.keys() if plan.tensors[name].gradient_of in weights}
     names = {name: new for name, new in names.items() if name in changed}
     tensors = {**plan.tensors, **{new: _kept(plan, name, new, names, with_own) for name, new in names.items()}}

@@ -232,7 +232,7 @@ def _copied(plan: Plan) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for each_operator in operators:
         written = overwritten(each_operator) if isinstance(each_operator, Compute) and len(each_operator.inputs) == 2 else ()
-        for weight in (name for name in written if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT):
+        for weight in (name for name in written if plan.has_role(name, Role.WEIGHT)):
             sources, seen = [name for name in reads(each_operator) if name != weight], set[str]()
             while len(sources) == 1 and sources[0] in made.keys() - seen:
                 seen.add(sources[0])

@@ -133,7 +133,7 @@ def _once(plan: Plan, segment: Segment) -> bool:
     """Return whether the segment makes nothing that belongs to a micro-batch, or only loads what another check sees missing."""
     if segment.phase is Phase.DATA:
         names = (name for operator in segment.operators if isinstance(operator, Compute) for name in operator.outputs)
-        loads = all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
+        loads = all(plan.has_role(name, Role.INPUT) for name in names)
         return loads and all(isinstance(operator, Compute) for operator in segment.operators)
     return only_ends(segment)
 

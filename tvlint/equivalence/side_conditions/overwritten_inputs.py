@@ -47,7 +47,7 @@ def _changed(plan: Plan, segment: Segment, loaded: set[str]) -> list[str]:
     """Return the inputs that communication puts something in, and that no segment loads."""
     operators = (operator for _, operator in of_kinds(segment.operators, {Communicate, Receive}))
     names = dict.fromkeys(name for operator in operators for name in writes(operator))
-    return [name for name in names if name in plan.tensors and plan.tensors[name].role is Role.INPUT and name not in loaded]
+    return [name for name in names if plan.has_role(name, Role.INPUT) and name not in loaded]
 
 
 def _taken(segment: Segment, made: set[tuple[str, ...]]) -> set[str]:

@@ -57,13 +57,9 @@ def _only_computes(plan: Plan, segment: Segment, makers: Counter[str]) -> bool:
             or operator.stream
         ):
             return False
-        if any(makers[name] > 1 or _is_gradient(plan, name) for name in operator.outputs):
+        if any(makers[name] > 1 or plan.has_role(name, Role.GRADIENT) for name in operator.outputs):
             return False
-    return not any(_is_gradient(plan, name) for name in (*segment.inputs, *segment.outputs))
-
-
-def _is_gradient(plan: Plan, name: str) -> bool:
-    return name in plan.tensors and plan.tensors[name].role is Role.GRADIENT
+    return not any(plan.has_role(name, Role.GRADIENT) for name in (*segment.inputs, *segment.outputs))
 
 
 def _without(plan: Plan, program: Program, pure: set[str]) -> tuple[Step, ...]:

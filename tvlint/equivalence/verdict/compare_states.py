@@ -83,7 +83,7 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
 
 def _held(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
     """Return the weights and states that each rank reads or writes anew."""
-    seen = {(rank, name) for rank, name in derived.used if name in plan.tensors and plan.tensors[name].role in _LASTING}
+    seen = {(rank, name) for rank, name in derived.used if plan.has_role(name, *_LASTING)}
     seen |= {(rank, name) for rank, held in derived.renewed.items() for name in held}
     return [(rank, plan.tensors[name]) for rank, name in sorted(seen)]
 

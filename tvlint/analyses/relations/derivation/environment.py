@@ -78,7 +78,7 @@ def forward_term(machine: Machine, rank: RankState, gradient: str) -> int:
         value = rank.local.get(name) or rank.environment.get(name)
         if value is not None:
             return value.term
-        if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.WEIGHT:
+        if machine.plan.has_role(name, Role.WEIGHT):
             found = held_parameter(machine, rank, name)
             return found.term if found is not None else -1
     return -1

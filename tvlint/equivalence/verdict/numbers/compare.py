@@ -242,6 +242,6 @@ def _used(plan: Plan) -> Iterable[tuple[int, str]]:
             name
             for _, _, operator in plan.run_by(program)
             for name in (operator.weights if isinstance(operator, ReduceGradients | Update) else reads(operator))
-            if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
+            if plan.has_role(name, Role.WEIGHT)
         }
         yield from ((rank + shift, name) for rank in program.ranks for shift in shifts for name in sorted(named))

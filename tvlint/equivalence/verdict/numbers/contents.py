@@ -154,7 +154,7 @@ def _looked_up_inputs(plan: Plan) -> set[str]:
         names = each_operator.tensor_operands
         if has_trait(each_operator.op, *_KEEP_ELEMENTS) and found.intersection(each_operator.outputs):
             found.update(names)
-        tables = {name for name in names if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT}
+        tables = {name for name in names if plan.has_role(name, Role.WEIGHT)}
         if tables or has_trait(each_operator.op, *_LOOK_UP):
             found.update(lengths_looked_up(plan, each_operator))
     return {plan.tensors[name].logical or name for name in found if name in plan.tensors}

@@ -111,7 +111,7 @@ def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[P
     reducers = [operator for operator in operators if isinstance(operator, ReduceGradients)]
     known = {weight for reducer in reducers for weight in reducer.weights}
     read = {name for operator in operators if isinstance(operator, Compute) for name in operator.tensor_operands}
-    lacking = [name for name in sorted(read) if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT]
+    lacking = [name for name in sorted(read) if plan.has_role(name, Role.WEIGHT)]
     lacking = [name for name in lacking if name not in known and plan.tensors[name].gradient != ""]
     axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
     together = [tuple(lacking)] if len(lacking) > 1 else []

@@ -48,7 +48,7 @@ from tvlint.equivalence.verdict.numbers.outcome import (
 from tvlint.equivalence.verdict.numbers.rounding import with_rounding
 from tvlint.equivalence.verdict.numbers.run import Run, run_reference
 from tvlint.equivalence.verdict.numbers.run_sizes import Small, in_plan, to_run, to_run_again
-from tvlint.equivalence.verdict.numbers.shared_memory import is_gradient, is_kept, seen_elsewhere
+from tvlint.equivalence.verdict.numbers.shared_memory import seen_elsewhere
 from tvlint.equivalence.verdict.numbers.whole_values import least_index, random_numbers
 from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import Compute, ReduceGradients
@@ -298,10 +298,10 @@ def _inconclusive(parallel: Plan, reference: Plan, any_numbers: bool, of_update:
         for operator in plan.operators():
             if isinstance(operator, Compute) and operator.in_place:
                 over = (str(operator.inputs[place]) for place in operator.in_place)
-                if not of_update or not all(is_kept(plan, name) or is_gradient(plan, name) for name in over):
+                if not of_update or not all(plan.has_role(name, Role.WEIGHT, Role.STATE, Role.GRADIENT) for name in over):
                     return f"`{operator.op}` overwrites its operand"
             if of_update and isinstance(operator, ReduceGradients) and not operator.divisor:
                 return "the plan does not say by what it divides gradients"
-            if not of_update and any(is_kept(plan, name) for name in writes(operator)):
+            if not of_update and any(plan.has_role(name, Role.WEIGHT, Role.STATE) for name in writes(operator)):
                 return "the plan writes out how weights are updated"
     return ""

@@ -8,15 +8,6 @@ from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan, Program, Role
 
 
-def is_kept(plan: Plan, name: str) -> bool:
-    """Return whether a tensor is a weight or a state, which stay from step to step."""
-    return name in plan.tensors and plan.tensors[name].role in (Role.WEIGHT, Role.STATE)
-
-
-def is_gradient(plan: Plan, name: str) -> bool:
-    return name in plan.tensors and plan.tensors[name].role is Role.GRADIENT
-
-
 def seen_elsewhere(plan: Plan) -> str:
     """Return what is overwritten and may be seen under another name afterwards; empty where nothing is."""
     if any(tensor.storage for tensor in plan.tensors.values()):
@@ -41,5 +32,9 @@ def _seen_elsewhere(plan: Plan, program: Program) -> str:
                 roots.pop(name, None)
                 if first and first != name and may_share(operator):
                     roots[name] = roots.get(first, first)
-    kept = [name for name, root in roots.items() if root in changed and changed[root] != name and is_kept(plan, name)]
+    kept = [
+        name
+        for name, root in roots.items()
+        if root in changed and changed[root] != name and plan.has_role(name, Role.WEIGHT, Role.STATE)
+    ]
     return f"`{kept[0]}` may be memory that is overwritten" if kept else ""

@@ -120,7 +120,7 @@ def _state_of_another(plan: Plan, names: Sequence[str], states: Sequence[str]) -
     of = {each for name in weights for each in _names_of(plan.tensors[name])}
     for state in states if weights else ():
         other = plan.tensors[state].logical
-        is_weight = other in plan.tensors and plan.tensors[other].role is Role.WEIGHT
+        is_weight = plan.has_role(other, Role.WEIGHT)
         if is_weight and of.isdisjoint(_names_of(plan.tensors[other])):
             return f"takes `{state}`, which is of `{other}`, with `{weights[0]}`"
     return ""

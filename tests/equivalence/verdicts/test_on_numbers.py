@@ -109,6 +109,20 @@ def test_numbers_that_are_too_large_on_the_way_refute_nothing() -> None:
     assert not any("no number" in each.message for each in verdict.reasons)
 
 
+@pytest.mark.parametrize(
+    ("spelled", "at"), [("a = silu(x)", "e = tril(b)"), ("s = sigmoid(x)\n  a = mul(x, s)", "d = tanh(g)")]
+)
+def test_a_difference_stands_at_the_first_open_operator_behind_what_is_the_reference_s(spelled: str, at: str) -> None:
+    """Another spelling before a result that is the reference's is no cause of one that is not."""
+    whole = "input x f32[4,4]\ninput w f32[4,4]\noutput y f32[4,4] replicated\nprogram\n"
+    reference = f"{whole}  a = silu(x)\n  b = matmul(a, w)\n  c = gelu(b)\n  d = tanh(c)\n  y = relu(d)\n"
+    parallel = reference.replace("a = silu(x)", spelled).replace("(c)", "(g)")
+    verdict = verdict_on(parallel.replace("c = gelu(b)", "e = tril(b)\n  f = gelu(e)\n  g = mul(f, 1.5)"), reference)
+    assert (verdict.outcome, verdict.reasons[0].name) == (Outcome.REFUTED, "other-numbers")
+    assert verdict.reasons[0].location.text.strip() == at
+    assert "the first result that is not the reference's of that name is `d`" in verdict.reasons[0].message
+
+
 @pytest.mark.parametrize(("share", "is_run"), [(5, True), (7, False)])
 def test_a_plan_whose_sizes_cannot_be_smaller_is_run_with_several_times_as_many_numbers(
     share: int, is_run: bool, monkeypatch: pytest.MonkeyPatch

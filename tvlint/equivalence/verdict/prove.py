@@ -34,7 +34,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from tvlint.analyses.relations.defect import Defect, reasons
+from tvlint.analyses.relations.defect import Defect, reasons, source_of
 from tvlint.analyses.relations.derivation.operators.unknown_operators import why_unknown
 from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
@@ -267,6 +267,11 @@ def _different(case: Case, verdict: Verdict, found: Difference) -> Verdict:
 
     open_ = verdict.outcome is Outcome.UNKNOWN
     taken = taken_with_what_is_complete(case) if open_ else None
+    places = {replace(reason.location, pointer="") for reason in verdict.reasons}
+    sources = ((each, source_of(each)) for each in found.since)
+    operator = next((each for each, source in sources if source and replace(source, pointer="") in places), None)
+    if found.first is not None and operator is not None:
+        found = replace(found, first=(*found.first[:2], operator))
     shown = reasons(case.parallel, as_defects(case.parallel, found, open_, taken))
     place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
     if place is not None and found.first is None and taken is None and not found.fails:

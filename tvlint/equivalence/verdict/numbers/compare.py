@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from fractions import Fraction
+from itertools import takewhile
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
@@ -16,7 +17,7 @@ from tvlint.equivalence.verdict.numbers.returned import is_same_returned, other_
 from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_parallel, run_reference
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
 from tvlint.equivalence.verdict.pairing import Case
-from tvlint.ir.operators import Backward, Communicate, Compute, ReduceGradients, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.field import Array
 from tvlint.ops.usual_calls import as_copy
@@ -25,6 +26,9 @@ from tvlint.replay.run import Result
 
 _NOTHING = 1e-6
 """A gradient that is smaller throughout may be zero, but for rounding; its errors show nothing."""
+
+_MOST_SINCE = 64
+"""So many operators before the first result that differs are looked at for what makes it differ."""
 
 _CERTAIN = 1e-6
 """A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
@@ -225,13 +229,32 @@ def _with_first(difference: Difference, plan: Plan, alone: Run, many: Run) -> Di
     """
     right = {name: value for _, _, name, value in alone.given}
     completed = {name for operator in plan.operators_of(Communicate) for name in operator.inputs}
+    same = set[tuple[int, str]]()
     for rank, operator, name, value in many.given:
         known = right.get(name)
         if known is None or known.shape != value.shape or name in completed or isinstance(operator, Backward):
             continue
-        if value.size > 1 and not is_close(value, known, float(abs(known).max(initial=0))):
-            return replace(difference, first=(name, rank, operator))
+        if is_close(value, known, float(abs(known).max(initial=0))):
+            same.add((rank, name))
+        elif value.size > 1:
+            return replace(difference, first=(name, rank, operator), since=_since(plan, rank, operator, same))
     return difference
+
+
+def _since(plan: Plan, rank: int, last: Operator, same: Set[tuple[int, str]]) -> tuple[Operator, ...]:
+    """Return the operators that make a result, in order, of what is the `same` as in the reference, or what a rank is given."""
+    first = rank % plan.replication.stride if plan.replication.count > 1 else rank
+    program = next(program for program in plan.programs if first in program.ranks)
+    before = [*takewhile(lambda each: each is not last, (operator for _, _, operator in plan.run_by(program)))]
+    made = {name: (at, operator) for at, operator in enumerate(before) for name in writes(operator)}
+    found, waiting = {len(before): last}, [last]
+    while waiting and len(found) < _MOST_SINCE:
+        for name in reads(waiting.pop()):
+            at, operator = made.get(name, (-1, last))
+            if at not in {-1, *found} and (rank, name) not in same:
+                found[at] = operator
+                waiting.append(operator)
+    return tuple(found[at] for at in sorted(found))
 
 
 def _used(plan: Plan) -> Iterable[tuple[int, str]]:

@@ -44,6 +44,8 @@ class Difference:
     error: float
     scale: float
     first: tuple[str, int, Operator] | None
+    since: tuple[Operator, ...] = ()
+    """What makes the first result out of results that are the reference's, in order, itself last."""
     invented: str = ""
     sizes: Mapping[int, int] = field(default_factory=dict)
     rounds_to: str = ""

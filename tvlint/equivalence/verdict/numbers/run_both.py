@@ -93,7 +93,9 @@ def run_in_declared_shapes(case: Case, any_numbers: bool = False) -> Agreement |
         return found
     if isinstance(found, Difference) and found.first is not None:
         name, rank, operator = found.first
-        found = replace(found, first=(name, rank, in_plan(case.parallel, small.case.parallel, operator)))
+        first = name, rank, in_plan(case.parallel, small.case.parallel, operator)
+        since = tuple(in_plan(case.parallel, small.case.parallel, each) for each in found.since)
+        found = replace(found, first=first, since=since)
     return replace(found, sizes=small.sizes)
 
 

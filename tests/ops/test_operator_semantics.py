@@ -216,9 +216,17 @@ def test_a_number_at_a_bound_is_what_torch_makes_of_it(op: str, at: float, expec
     assert [*found] == [expected, -expected]
 
 
-def test_an_index_that_is_broadcast_by_einsum_is_not_understood_and_no_misfit() -> None:
-    spec = spec_of("torch.einsum")
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("torch.einsum", ((4, 1), (4, 2)), {"equation": "ik,jk->ij"}),
+        Call("torch.index_add", ((1,), (), (1,)), {"dim": 0}),
+        Call("torch.scatter_add", ((1,), (), (1,)), {"dim": 0}),
+    ],
+)
+def test_what_torch_broadcasts_is_not_understood_and_no_misfit(call: Call) -> None:
+    spec = spec_of(call.op)
     assert spec is not None
     with pytest.raises(UnsupportedError) as caught:
-        spec.bind(Call("torch.einsum", ((4, 1), (4, 2)), {"equation": "ik,jk->ij"}))
+        spec.bind(call)
     assert not isinstance(caught.value, MisfitError)

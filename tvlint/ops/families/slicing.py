@@ -408,7 +408,7 @@ def _add_at(call: Call) -> Bound:
     dim, alpha, call = _added_at(call)
     shape, index, given = (call.shape(i) for i in range(3))
     wanted = 1 if call.op.rsplit(".", 1)[-1].startswith("index") else len(given)
-    if len(index) != wanted:
+    if index and len(index) != wanted:
         raise MisfitError(f"`{call.op}` with indices of shape {index}", f"they have to have {wanted} dimensions")
     inner = _index_sum(Call(call.op, (index, given), {"dim": dim, "size": shape[dim]}))
     if len(shape) != len(given) or any(a != b for i, (a, b) in enumerate(zip(shape, given, strict=True)) if i != dim):

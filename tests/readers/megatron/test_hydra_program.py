@@ -16,6 +16,7 @@ FILES = {
     "trainer/config/actor/small.yaml": "optim:\n  lr: 1\n",
     "trainer/config/sft.yaml": "data:\n  path: x\n",
     "own/main.py": MAIN,
+    "packed/main.py": MAIN.replace('"config"', '"pkg://trainer.config"'),
     "own/config/ppo.yaml": "hydra:\n  searchpath:\n  - file://trainer/config\ndefaults:\n- sft\n- _self_\nkl: 1\n",
 }
 
@@ -56,6 +57,8 @@ def refused(folder: Path, command: str, files: dict[str, str] = FILES) -> list[s
         ("python -m trainer.main --config-name=spt data.path=8", ["there is no configuration `config/spt.yaml`"]),
         ("python -m trainer.main --config-path=confi actor.batch=1", ["there is no configuration `confi/ppo.yaml`"]),
         ("python -m trainer.main --config-name=of_mine --config-path=elsewhere actor.bach=9", []),
+        ("python -m packed.main actor.bach=8 actor.batch=8", ["`ppo.yaml` has no `actor.bach`"]),
+        ("python -m packed.main --config-path=pkg://gone.config actor.bach=8", []),
         ("python -m trainer.main --config-path=elsewhere/recipe/config actor.bach=9", []),
         (
             "python -m trainer.main actor.batch=8 --bf16 --cfg job",

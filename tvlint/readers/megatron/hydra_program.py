@@ -30,7 +30,7 @@ OPEN = Pattern(r"\$\{|^\?\?\?$")
 """Values that stand for one which is not in the files."""
 LISTED = Pattern(r"\s*[\[{]")
 MAIN = Pattern(rb"@hydra\.main\(([^()]*)\)")
-GIVEN = Pattern(rb"\b(config_path|config_name)\s*=\s*[\"']([\w./-]*)[\"']")
+GIVEN = Pattern(rb"\b(config_path|config_name)\s*=\s*[\"']((?:pkg://)?[\w./-]*)[\"']")
 OVERRIDE = Pattern(r"(?P<how>\+{0,2}|~)(?P<path>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?P<set>=?)")
 GROUP = Pattern(r"\+{0,2}[A-Za-z_][\w.-]*[@/][\w./@-]*=|\+{0,2}[A-Za-z_]\w*=")
 """What may choose a part of the configuration: a name with a package or a folder, or one without a dot."""
@@ -38,6 +38,8 @@ CHOOSES = {"--config-path": "config_path", "-cp": "config_path", "--config-name"
 ELSEWHERE = frozenset({"--config-dir", "-cd"})
 SOMEWHERE = "\0"
 """What stands for the beginning of a path which the script does not say; the rest is looked for in the folders around it."""
+PACKAGED = "pkg://"
+"""How a program names a folder by the package that it is."""
 OWN = "hydra"
 NEAR = 2
 """So many letters may differ between a key and the one that was meant."""
@@ -88,6 +90,8 @@ def _start_of(launch: Launch, script: str) -> str:
         return ""
     folder, name = ({**stated, **chosen}.get(each, "") for each in ("config_path", "config_name"))
     file = f"{name.removesuffix('.yaml')}.yaml"
+    if folder.startswith(PACKAGED):
+        return file_around(script, os.path.join(*folder.removeprefix(PACKAGED).split("."), file))
     if folder.startswith(SOMEWHERE):
         return file_around(script, os.path.join(folder.removeprefix(SOMEWHERE), file))
     return os.path.normpath(os.path.join(os.path.dirname(source), folder, file)) if name else ""

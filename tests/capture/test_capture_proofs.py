@@ -64,6 +64,19 @@ def count_unproved(folder: Path, mutants: Iterable[tuple[str, list[Line]]], refe
     return count
 
 
+@pytest.mark.parametrize("name", ["tensor_parallel_mlp", "data_parallel_2_micro_batches"])
+def test_a_weight_is_one_also_where_it_is_named_behind_its_first_use(name: str, tmp_path: Path) -> None:
+    lines = lines_of(name)
+    last = [index for index, line in enumerate(lines) if "op" in line and line["phase"] == "forward"][-1]
+    for index in [index for index, line in enumerate(lines[:last]) if line.get("role") == "weight"][::-1]:
+        behind = next(later for later, line in enumerate(lines) if later > index and "root" in line)
+        lines.insert(behind - 1, lines.pop(index))
+    assert (
+        proof(written(tmp_path, lines), "mlp" if name == "tensor_parallel_mlp" else "data_parallel_reference").outcome
+        is Outcome.PROVED
+    )
+
+
 def test_what_is_given_in_no_line_of_the_program_is_assumed_too(tmp_path: Path) -> None:
     lines = [{key: value for key, value in line.items() if key != "at"} for line in lines_of("token_counts")]
     said = proof(written(tmp_path, lines), "token_counts_reference").assumptions

@@ -68,7 +68,7 @@ class Storages:
         self.program = Program(tape.rank)
         self.storages: dict[int, list[Entry]] = {}
         self.before: dict[int, Given] = {}
-        self.named: dict[Window, Named] = {}
+        self.named = {tape.windows[event.window]: event for event in reversed(tape.events) if isinstance(event, Named)}
         self.moved: dict[tuple[str, str, int], dict[Window, str]] = {}
         self.columns = Columns()
         self.sending: dict[str, Window] = {}
@@ -76,11 +76,8 @@ class Storages:
 
     def _name(self, named: Named) -> None:
         window = self.tape.windows[named.window]
-        if window not in self.named and not self.storages.get(window.storage):
-            self.named[window] = named
+        if not self.storages.get(window.storage):
             self._give(window, Mark())
-        elif window not in self.named:
-            self.named[window] = named
 
     def read(self, number: int, mark: Mark) -> str:
         """Return the value of a tensor."""

@@ -597,6 +597,7 @@ def _reads(run: Run) -> Iterable[str]:
 def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple[str, ...]:
     """Return what the capture leaves to trust, in words for a verdict."""
     said = [f"captured with the {text}" for text in (*capture.replaced, *capture.sized_down)]
+    said.append("later steps do what the recorded one does")
     optimizers = sorted({name for each_prepared in prepared for name in each_prepared.lifted.program.updated.values()})
     if optimizers:
         said.append(f"the step of the optimizer itself (`{'`, `'.join(optimizers)}`) is not compared")

@@ -45,10 +45,13 @@ _PREPARES = frozenset(
     f"aten.{name}"
     for name in ("detach.default", "alias.default", "_local_scalar_dense.default", "clone.default", "cat.default",
                  "stack.default", "_to_copy.default", "copy_.default", "view.default", "t.default", "slice.Tensor",
-                 "split.Tensor", "select.int", "transpose.int", "_unsafe_view.default", "permute.default")
+                 "split.Tensor", "select.int", "transpose.int", "_unsafe_view.default", "permute.default",
+                 *(f"{kind}_like.default" for kind in ("zeros", "ones", "empty", "full")),
+                 *(f"new_{kind}.default" for kind in ("zeros", "ones", "empty", "full", "empty_strided")))
 )  # fmt: skip
-"""Operators that programs run on weights before they train too: on none of these does a training step begin, nor on one that
-takes the size of a weight alone (`zeros_like`, `new_zeros`), as optimizers do where they are made."""
+"""Operators that programs run on weights before they train too, such as optimizers where they are made: on none of these does a
+training step begin. What is drawn in the shape of a weight is of the step.
+"""
 
 _CHOOSES = frozenset(f"aten.{name}" for name in ("cat.default", "stack.default", "index.Tensor", "index_select.default"))
 """Operators that choose and join samples: what they make of data alone, outside of modules, is data as well."""
@@ -220,7 +223,7 @@ class Recorder(TorchDispatchMode):
         name = str(func)
         if name.startswith(_SILENT):
             return func(*args, **kwargs)
-        if not self.recording and torch.is_grad_enabled() and not _prepares(name):
+        if not self.recording and torch.is_grad_enabled() and name not in _PREPARES and not name.startswith("c10d."):
             for tensor in tensors_in([args, *kwargs.values()]):
                 if tensor.requires_grad and tensor.is_leaf:
                     self.begin()
@@ -364,11 +367,6 @@ class Recorder(TorchDispatchMode):
     def _wait(self, number: int | None) -> None:
         if number is not None:
             self.emit(self.mark({"wait": number}))
-
-
-def _prepares(name: str) -> bool:
-    """Return whether no training step begins on an operator, by its name."""
-    return name in _PREPARES or name.startswith(("c10d.", "aten.new_")) or name.split(".")[1].endswith("_like")
 
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -600,7 +600,9 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     said.append("later steps do what the recorded one does")
     optimizers = sorted({name for each_prepared in prepared for name in each_prepared.lifted.program.updated.values()})
     if optimizers:
-        said.append(f"the step of the optimizer itself (`{'`, `'.join(optimizers)}`) is not compared")
+        said.append(
+            f"the step of the optimizer itself (`{'`, `'.join(optimizers)}`) is compared by the weights behind it, not proved"
+        )
     buffers = sorted({name for tape in capture.tapes for name in tape.changed_buffers})
     if buffers:
         more = f" and in {len(buffers) - 1} more" if len(buffers) > 1 else ""

@@ -60,22 +60,14 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Where the plan fails in every framework, and how."""
-
-    rank: int
-    at: Location | None
-    how: str
-
-
-@dataclass(frozen=True, slots=True)
 class NotRun:
     """Nothing is concluded from numbers, for a reason."""
 
     why: str
     rounds: bool = False
     """Whether all gradients are the reference's but for what rounding may do."""
-    fails: Failure | None = None
+    fails: tuple[int, Location | None] | None = None
+    """The rank and the place where the plan fails in every framework, if it does."""
 
 
 NO_NUMBER = NotRun("what the plans give is no number")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.equivalence.verdict.numbers.outcome import DRAWS, FUNCTIONS, NO_NUMBER, Failure, NotRun
+from tvlint.equivalence.verdict.numbers.outcome import DRAWS, FUNCTIONS, NO_NUMBER, NotRun
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
 from tvlint.equivalence.verdict.pairing import Case
-from tvlint.ir.operators import Compute, Operator
+from tvlint.ir.operators import Operator
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.ops.field import Array
-from tvlint.ops.spec import Trait, UnsupportedError
-from tvlint.ops.table import has_trait
+from tvlint.ops.spec import UnsupportedError
 from tvlint.replay.collectives import part_of
 from tvlint.replay.memory import Memory
 from tvlint.replay.operators import NotReplayedError
@@ -74,15 +72,14 @@ def _run(
             value = part_of(value, dim, slot, count)
         return np.asarray(value[held])
 
-    run, overflows = Run(), list[str]()
-    raises = np.geterr()["over"] == "raise"
+    run = Run()
     try:
-        with np.errstate(all="ignore", over="raise" if raises else "call", call=lambda kind, _: overflows.append(kind)):
+        with np.errstate(all="ignore", over="raise" if np.geterr()["over"] == "raise" else "ignore"):
             run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins, memory)
         if stand_ins.used:
             run.invented = DRAWS if stand_ins.has_drawn else FUNCTIONS
     except UnreplayableError as error:
-        return NotRun(str(error), fails=Failure(error.fails, error.location, str(error)) if error.fails >= 0 else None)
+        return NotRun(str(error), fails=(error.fails, error.location) if error.fails >= 0 else None)
     except FloatingPointError:
         return NO_NUMBER
     except (Mismatch, NotReplayedError, UnsupportedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
@@ -91,24 +88,7 @@ def _run(
     is_defined = not any(np.any(np.isnan(value)) for _, _, _, value in run.given)
     if is_defined and all(np.all(np.isfinite(value)) for value in values):
         return run
-    return NO_NUMBER if overflows else _undefined(run, values)
-
-
-def _undefined(run: Run, values: Iterable[Array]) -> NotRun:
-    """Return where that begins which leaves no number in a gradient or in what is returned, though no number was too large.
-
-    A kernel of attention may take rows that are all masked otherwise.
-    """
-    import numpy as np
-
-    rank, operator, _, _ = next(
-        each for each in (*run.given, (0, None, "", None)) if each[3] is None or np.any(np.isnan(each[3]))
-    )
-    is_left = any(np.any(np.isnan(value)) for value in values)
-    if not is_left or not isinstance(operator, Compute) or has_trait(operator.op, Trait.ATTENTION):
-        return NO_NUMBER
-    how = f"`{operator.op.rsplit('.', 1)[-1]}` gives what is no number"
-    return replace(NO_NUMBER, fails=Failure(rank, operator.source, how))
+    return NO_NUMBER
 
 
 def addend_of(value: Array, name: str, whole: Whole, tensor: Tensor) -> Array:

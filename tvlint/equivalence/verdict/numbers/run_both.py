@@ -132,8 +132,8 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN, drops: bool = T
     for seed in range(_MOST_RUNS):
         each = compare_runs(case, random_numbers(seed, below), drops=drops) if seed else first
         if isinstance(each, NotRun) and each.fails is not None:
-            failure = each.fails
-            each = Difference("", (failure.rank,), inf, 1.0, None, fails=failure.how, at=failure.at)
+            rank, place = each.fails
+            each = Difference("", (rank,), inf, 1.0, None, fails=each.why, at=place)
         if isinstance(each, NotRun):
             return each
         if isinstance(each, Difference):

@@ -356,6 +356,8 @@ class Uses:
     """Values that a gradient may reach whoever reads them."""
     parts: dict[str, set[str]] = field(default_factory=dict)
     """What each name is in another shape, or put together from by a collective."""
+    behind: dict[str, set[str]] = field(default_factory=dict)
+    """What names are put together from through all of `parts`, of those that were asked for."""
 
 
 @dataclass(slots=True)

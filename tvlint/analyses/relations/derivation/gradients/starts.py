@@ -67,12 +67,14 @@ def is_root(machine: Machine, rank: RankState, owners: Sequence[str], name: str,
 
 def _is_put_together(used: Uses, name: str, of: str) -> bool:
     """Return whether one value is another, in whatever shape, or is put together from it by collectives."""
-    waiting, seen = [name], {name}
-    while waiting and of not in seen:
-        parts = used.parts.get(waiting.pop(), set()) - seen
-        seen |= parts
-        waiting += parts
-    return of in seen
+    if name != of and name not in used.behind:
+        waiting, seen = [name], {name}
+        while waiting:
+            parts = used.parts.get(waiting.pop(), set()) - seen
+            seen |= parts
+            waiting += parts
+        used.behind[name] = seen
+    return name == of or of in used.behind[name]
 
 
 def returned(machine: Machine) -> set[str]:

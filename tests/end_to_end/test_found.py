@@ -97,7 +97,7 @@ def test_megatron_does_not_sum_the_gradients_of_whole_experts() -> None:
     assert all(line in PAGE for lines in said for line in lines), said
     (alone,), copies, shares = ([float(line.split()[-1]) for line in lines] for lines in said)
     assert copies[0] != copies[1]
-    assert sum(shares) == pytest.approx(alone)
+    assert sum(shares) == pytest.approx(alone, rel=1e-4)
 
 
 @pytest.mark.heavy

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 TOUR = ROOT / "fixtures" / "tour"
 QUICK = Budget(file_cpu=0.3)
 SECONDS = Budget(file_cpu=0.7)
+LONGER = Budget(file_cpu=3)
 CLOCK = Budget(file_wall=1.5)
 
 
@@ -100,16 +101,16 @@ def test_a_refutation_outlives_a_search_for_repairs(
 
 
 @pytest.mark.parametrize(
-    ("where", "sentence"),
+    ("where", "sentence", "budget"),
     [
-        ("tvlint.equivalence.verdict.prove._other_ways", "the proof was not continued"),
-        ("tvlint.equivalence.verdict.numbers.run_both.run_both", "the proof was not continued"),
-        ("tvlint.equivalence.verdict.numbers.repair.repaired_on_numbers", "a repair was not looked for to the end"),
+        ("tvlint.equivalence.verdict.prove._other_ways", "the proof was not continued", SECONDS),
+        ("tvlint.equivalence.verdict.numbers.run_both.run_both", "the proof was not continued", SECONDS),
+        ("tvlint.equivalence.verdict.numbers.repair.repaired_on_numbers", "a repair was not looked for to the end", LONGER),
     ],
     ids=["normal forms", "numbers", "edits"],
 )
 def test_a_verdict_outlives_what_would_decide_or_explain_it_further(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, sentence: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, sentence: str, budget: Budget
 ) -> None:
     scaled = tmp_path / "scaled.plan"
     scaled.write_text(
@@ -117,7 +118,7 @@ def test_a_verdict_outlives_what_would_decide_or_explain_it_further(
     )
     monkeypatch.setattr(where, loop)
     pairs = (Pair(str(scaled), str(TOUR / "single.plan")),)
-    [report] = within(tmp_path, SECONDS, lambda steps: [*prove_pairs(pairs, Session(steps))])  # type: ignore[misc]
+    [report] = within(tmp_path, budget, lambda steps: [*prove_pairs(pairs, Session(steps))])  # type: ignore[misc]
     assert isinstance(report, Report)
     [verdict] = report.verdicts
     assert sentence in verdict.reasons[0].message

@@ -46,8 +46,8 @@ _PREPARES = frozenset(
     for name in ("detach.default", "alias.default", "_local_scalar_dense.default", "clone.default", "cat.default",
                  "stack.default", "_to_copy.default", "copy_.default", "view.default", "t.default", "slice.Tensor",
                  "split.Tensor", "select.int", "transpose.int", "_unsafe_view.default", "permute.default",
-                 *(f"{kind}_like.default" for kind in ("zeros", "ones", "empty", "full")),
-                 *(f"new_{kind}.default" for kind in ("zeros", "ones", "empty", "full", "empty_strided")))
+                 "zeros_like.default", "ones_like.default", "empty_like.default", "full_like.default", "new_zeros.default",
+                 "new_ones.default", "new_empty.default", "new_full.default", "new_empty_strided.default")
 )  # fmt: skip
 """Operators that programs run on weights before they train too, such as optimizers where they are made: on none of these does a
 training step begin. What is drawn in the shape of a weight is of the step.

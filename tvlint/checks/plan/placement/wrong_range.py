@@ -103,8 +103,11 @@ def _behind(scene: Lookups, name: str) -> Compute | None:
 
 
 def _is_multiple(plan: Plan, operator: Compute) -> bool:
+    """Return whether each element of the result is a multiple of the one at its place: no sum of several, and nothing drawn."""
     bound = bound_in(operator, plan.tensors) if len(operator.tensor_operands) == 1 else None
-    return bound is not None and frozenset({0}) in bound.linear and bound.operands == bound.outputs
+    if bound is None or bound.whole or bound.draws is not None:
+        return False
+    return frozenset({0}) in bound.linear and bound.operands == bound.outputs
 
 
 def _misfit(plan: Plan, found: _Lookup, ranks: tuple[int, ...]) -> str:

@@ -20,7 +20,6 @@ from tvlint.analyses.relations.derivation import derive
 from tvlint.analyses.relations.derivation.state import Derived, Machine
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer import apply
-from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.memo import Case, Cases
 from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.equivalence.verdict import prove
@@ -40,17 +39,20 @@ class _Forgetful(dict[Any, Any]):
 
 
 def _with_cases(patch: pytest.MonkeyPatch, make: Callable[[], Cases]) -> None:
-    patch.setattr("tvlint.analyses.relations.derivation.derive.Machine", lambda *parts: replace(Machine(*parts), cases=make()))
+    def made(*parts: Any, **named: Any) -> Machine:
+        return replace(Machine(*parts, **named), cases=make())
+
+    patch.setattr("tvlint.equivalence.verdict.derivation.Machine", made)
 
 
 def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forgets: bool = False) -> Told:
     """The verdict without repairs, and for every derivation what every operator gave, and all terms."""
     derivations: list[Any] = []
 
-    def recorded(world: World, *arguments: Any, **named: Any) -> Derived:
-        derived = derive.derive(world, *arguments, **named)
+    def recorded(machine: Machine) -> Derived:
+        derived = derive.derive(machine)
         derivations.extend((key, [_parts(entry) for entry in trail]) for key, trail in derived.trails.items())
-        terms = world.terms
+        terms = machine.world.terms
         derivations.append(list(zip(terms.keys, terms.operands, terms.shape, terms.slot, strict=True)))
         return derived
 

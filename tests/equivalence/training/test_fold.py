@@ -15,6 +15,7 @@ from tests.sampling import sampled, sampled_tuples
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas
 from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of
+from tvlint.analyses.relations.derivation.state import Derived, Machine
 from tvlint.equivalence.verdict import derivation, judge
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
@@ -222,9 +223,9 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many ranks each derivation runs."""
     ranks: list[int] = []
 
-    def counted(world: object, plan: Plan, *rest: object, **more: object) -> object:
-        ranks.append(sum(len(program.ranks) for program in plan.programs))
-        return derive(world, plan, *rest, **more)  # type: ignore[arg-type]
+    def counted(machine: Machine) -> Derived:
+        ranks.append(sum(len(program.ranks) for program in machine.plan.programs))
+        return derive(machine)
 
     monkeypatch.setattr(derivation, "derive", counted)
     return ranks

@@ -14,7 +14,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inp
 from tvlint.analyses.relations.derivation.given.well_formed import first_rank
 from tvlint.analyses.relations.derivation.gradients.over_the_step import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
-from tvlint.analyses.relations.derivation.state import Derived, Slot
+from tvlint.analyses.relations.derivation.state import Derived, Machine, Slot
 from tvlint.analyses.relations.terms.terms import Telling, Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value, Values
@@ -80,7 +80,7 @@ def derived_last(
     terms.accumulates = micro_batches > 1
     world = World(terms, Values(terms), batch.held, False, micro_batches > 1, batch.parts)
     dtypes: dict[int, str] = {}
-    derived = derive(world, reference.held, inputs, batch.dims, batch.slots, losses=None, dtypes=dtypes)
+    derived = derive(Machine(world, reference.held, inputs, batch.dims, batch.slots, dtypes=dtypes))
     expected = _expected(world, reference.held, micro_batches, derived)
     if isinstance(expected, list):
         return NotUnderstood(tuple(expected))
@@ -93,7 +93,7 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
     many_replicas, many_micro_batches = case.parallel.replication.count > 1, case.micro_batches > 1
     world = World(reference.world.terms, reference.world.values, 1, many_replicas, many_micro_batches)
     world.in_blocks = has_blocks(case.parallel)
-    derived = derive(
+    machine = Machine(
         world,
         case.parallel,
         case.inputs,
@@ -104,7 +104,7 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
         nearest=nearest,
         assume=case.assume,
     )
-    return Derivation(world, derived)
+    return Derivation(world, derive(machine))
 
 
 def _expected(world: World, plan: Plan, micro_batches: int, derived: Derived) -> Expected | list[Defect]:

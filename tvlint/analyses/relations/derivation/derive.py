@@ -27,16 +27,14 @@ from tvlint.analyses.relations.derivation.communicate import (
 )
 from tvlint.analyses.relations.derivation.environment import accumulated, input_value
 from tvlint.analyses.relations.derivation.forward import compute
-from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs
 from tvlint.analyses.relations.derivation.gradients.ledger import contradicted
 from tvlint.analyses.relations.derivation.gradients.over_the_step import finish, reduce_gradients, update
 from tvlint.analyses.relations.derivation.gradients.starts import returned
 from tvlint.analyses.relations.derivation.localisation.localise import tell
-from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.operators.overwriting import name_shared
 from tvlint.analyses.relations.derivation.operators.random_draws import wrong_draws
 from tvlint.analyses.relations.derivation.state import Derived, Machine, Need, RankState, Slot
-from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.ir.operators import (
     Await,
     Backward,
@@ -51,30 +49,13 @@ from tvlint.ir.operators import (
     Update,
     Wait,
 )
-from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
+from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.ops.table import spec_of
 
 
-def derive(
-    world: World,
-    plan: Plan,
-    inputs: Inputs,
-    slots: tuple[int, ...],
-    total_slots: int,
-    *,
-    losses: frozenset[int] | None,
-    dtypes: dict[int, str],
-    nearest: Nearest | None = None,
-    assume: frozenset[str] = frozenset(),
-    alone: bool = False,
-) -> Derived:
-    """Run all ranks of the plan as far as they go.
-
-    With `nearest` the derivation recovers: where the plan computes what the reference does not, it goes on with what the
-    reference has in its place, so that independent mistakes are all found. It does so with what operators want in a plan that
-    is derived `alone`, without a reference.
-    """
-    machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume, alone)
+def derive(machine: Machine) -> Derived:
+    """Run all ranks of the machine's plan as far as they go."""
+    plan = machine.plan
     machine.micro_batches = micro_batches_of(plan)
     for tensor in plan.tensors.values():
         if tensor.gradient:
@@ -199,8 +180,9 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 rank.zero_outside.add(outer)
             elif inner not in machine.weight_of and inner not in rank.renewed and not _at_a_root(segment, inner, rank.number):
                 text = f"gives `{inner}`, which nothing in it makes"
-                missing = Mismatch("use-before-definition", f"`{segment.name}` {text}", refutes=False)
-                tell(machine, rank, None, missing, fatal=True, source=step.source)
+                text, source = f"`{segment.name}` {text}", step.source
+                missing = Mismatch("use-before-definition", text, refutes=False, source=source)
+                tell(machine, rank, None, missing, fatal=True)
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)

@@ -289,7 +289,8 @@ def _other_type(machine: Machine, operator: Operator, tensor: Tensor, value: Val
     if as_declared and DIGITS.get(known, 0) + DIGITS.get(tensor.dtype, 0) >= DIGITS["float32"]:
         return None
     text = f"makes `{tensor.name}` as {tensor.dtype} where the same value is {known} before"
-    return Mismatch("wrong-dtype", text, refutes=given is not None and not as_declared)
+    sure = given is not None and not as_declared
+    return Mismatch("wrong-dtype", text, refutes=sure, expected=known, actual=tensor.dtype)
 
 
 def _kind_given(machine: Machine, operator: Operator, name: str) -> Kind | None:
@@ -319,22 +320,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         text = f"overwrites the {tensor.role.value} `{name}`"
         tell(machine, rank, operator, Mismatch("overwritten", text, refutes=False), fatal=True)
     if value is not None and tensor is not None:
-        shape = machine.world.local_shape(value)
-        instead = contradicted(machine, rank, operator, tensor, value) if machine.alone else None
-        if instead is not None:
-            value = instead if tensor.shape == shape else None
-        elif tensor.shape != shape:
-            mismatch = Mismatch(
-                "wrong-shape-claim", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True
-            )
-            tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
-            value = None
-        elif wide := _rounded_from(machine, operator, name, value):
-            text = f"makes `{name}` as {tensor.dtype} of {wide}: it rounds, so that both plans need the same"
-            tell(machine, rank, operator, Mismatch("wrong-dtype", text, refutes=False), fatal=True)
-        elif (other := _other_type(machine, operator, tensor, value)) is not None:
-            was = machine.dtypes[value.term]
-            tell(machine, rank, operator, other, fatal=True, expected=was, actual=tensor.dtype)
+        value = _as_declared(machine, rank, operator, tensor, value)
     if renews:
         rank.renewed[name] = value
         return
@@ -369,15 +355,39 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         opaque = known or made_by(machine, rank, operator, name, lambda given: which(machine, rank, given))
         rank.opaque[name] = added(machine, before, opaque) if adds else opaque
     rank.made_of[name] = made_of(machine, rank, inputs)
-    if value is not None and value.leaves and isinstance(operator, Compute | Backward):
-        forward = operator if isinstance(operator, Compute) else operator.forward
-        follows = forward.op.endswith((".identity", ".multiref"))
-        read = inputs if isinstance(operator, Compute) else operator.inputs
-        for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
-            if pending.origin not in rank.carriers:
-                machine.makers.setdefault(pending.origin, []).append(rank.number)
-            if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
-                rank.carriers[pending.origin] = (name, operator)
+    if value is not None and isinstance(operator, Compute | Backward):
+        _note_carried(machine, rank, operator, name, value, inputs if isinstance(operator, Compute) else operator.inputs)
+
+
+def _as_declared(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> Slot:
+    """Return the value as it goes on under the name of a tensor; tell how the tensor is declared as what it is not."""
+    shape, name = machine.world.local_shape(value), tensor.name
+    instead = contradicted(machine, rank, operator, tensor, value) if machine.alone else None
+    if instead is not None:
+        return instead if tensor.shape == shape else None
+    if tensor.shape != shape:
+        text, declared = f"makes shape {shape} where `{name}` is declared {tensor.shape}", str(tensor.shape)
+        tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=True, expected=declared, actual=str(shape)))
+        return None
+    if wide := _rounded_from(machine, operator, name, value):
+        text = f"makes `{name}` as {tensor.dtype} of {wide}: it rounds, so that both plans need the same"
+        tell(machine, rank, operator, Mismatch("wrong-dtype", text, refutes=False), fatal=True)
+    elif (other := _other_type(machine, operator, tensor, value)) is not None:
+        tell(machine, rank, operator, other, fatal=True)
+    return value
+
+
+def _note_carried(
+    machine: Machine, rank: RankState, operator: Compute | Backward, name: str, value: Value, read: Sequence[Operand]
+) -> None:
+    """Note the operator and the name with which each partial sum in a value came to the rank."""
+    forward = operator if isinstance(operator, Compute) else operator.forward
+    follows = forward.op.endswith((".identity", ".multiref"))
+    for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
+        if pending.origin not in rank.carriers:
+            machine.makers.setdefault(pending.origin, []).append(rank.number)
+        if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
+            rank.carriers[pending.origin] = (name, operator)
 
 
 def made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> frozenset[str]:

@@ -23,7 +23,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks
 from tvlint.analyses.relations.derivation.given.well_formed import odd_replicas, underivable
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_and_summed, lasting_scaling
-from tvlint.analyses.relations.derivation.state import Derived, Joined, Stepped
+from tvlint.analyses.relations.derivation.state import Derived, Joined, Machine, Stepped
 from tvlint.analyses.relations.terms.loss_identities import bare_term, multiplied, subtractions
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
@@ -115,8 +115,8 @@ def derive_alone(plan: Plan) -> Alone | str:
     terms, many = Terms(alone=True), micro_batches * replicas > 1
     world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, in_blocks=has_blocks(plan))
     slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
-    derived = derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True)
-    return Alone(plan, world, derived)
+    machine = Machine(world, plan, inputs, slots, micro_batches * replicas, alone=True)
+    return Alone(plan, world, derive(machine))
 
 
 def _too_large(plan: Plan) -> str:

@@ -366,6 +366,10 @@ class Machine:
 
     `slots` is the slotted dimension of each input, `total_slots` their number, `losses` the values that the reference
     starts its gradients from (None while the reference itself is derived), `dtypes` the dtype of every term so far.
+
+    With `nearest` the derivation recovers: where the plan computes what the reference does not, it goes on with what the
+    reference has in its place, so that independent mistakes are all found. It does so with what operators want in a plan that
+    is derived `alone`, without a reference.
     """
 
     world: World
@@ -373,11 +377,11 @@ class Machine:
     inputs: Inputs
     slots: tuple[int, ...]
     total_slots: int
-    losses: frozenset[int] | None
-    dtypes: dict[int, str]
-    nearest: Nearest | None
-    assume: frozenset[str]
-    alone: bool
+    losses: frozenset[int] | None = None
+    dtypes: dict[int, str] = field(default_factory=dict)
+    nearest: Nearest | None = None
+    assume: frozenset[str] = frozenset()
+    alone: bool = False
     """Whether the plan has no reference, so that it is derived from what it declares, and beyond mistakes."""
     derived: Derived = field(default_factory=Derived)
     ranks: dict[int, RankState] = field(init=False)

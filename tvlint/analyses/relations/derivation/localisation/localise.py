@@ -20,7 +20,6 @@ from tvlint.analyses.relations.derivation.state import Joined, Machine, RankStat
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spelling import is_captured, without_overload
@@ -35,13 +34,10 @@ def tell(
     operator: Operator | None,
     mismatch: Mismatch,
     fatal: bool = False,
-    expected: str = "",
-    actual: str = "",
     cause: Hashable = None,
     fix: Fix | None = None,
-    source: Location | None = None,
 ) -> None:
-    """Note what is wrong, at its operator, or at `source` where there is none."""
+    """Note what is wrong, at its operator, or at the mismatch's `source` where there is none."""
     segment = rank.segment.name if rank.segment else ""
     subject = name_of(operator) if operator is not None else ""
     message = f"{subject} on {{ranks}} {mismatch.message}".strip()
@@ -55,11 +51,10 @@ def tell(
         rank.number,
         segment,
         bare_name(operator) if operator is not None else "",
-        expected=expected,
-        actual=actual,
+        expected=mismatch.expected,
+        actual=mismatch.actual,
         cause=cause,
         fix=fix,
-        source=source,
         unless=mismatch.unless,
     )
     if operator is not None:

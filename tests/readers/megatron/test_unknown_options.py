@@ -225,6 +225,18 @@ def test_without_all_of_the_source_the_parser_around_the_script_tells_what_is_ne
     assert [help for _, _, help in findings(script)] == [f"did you mean {name}?" for name in found]
 
 
+@pytest.mark.parametrize("searched", ["", "import sys\nsys.path.append('../src')\n"])
+def test_a_program_that_takes_its_parser_from_other_folders_may_have_what_other_frameworks_have(
+    searched: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.sh"
+    (tmp_path / "pretrain_gpt2.py").write_text(f"{searched}from initialize import parse\nparse()\n")
+    script.write_text(f"python pretrain_gpt2.py --train-batch-size 64 --clip-gard 1 {SIZES}\n")
+    assert [help for _, _, help in findings(script)] == [
+        f"did you mean {name}?" for name in (["`--clip-grad`"] if searched else ["`--global-batch-size`", "`--clip-grad`"])
+    ]
+
+
 def test_options_that_are_computed_may_be_called_like_any_field(tmp_path: Path) -> None:
     fields = "from dataclasses import fields\nclass Own:\n    gradient_checkpointing: bool = False\n    clip_gard: int = 1\n"
     added = 'def more(p):\n    for each in fields(Own):\n        p.add_argument(f"--{each.name}")\n'

@@ -8,8 +8,8 @@ from tvlint.frameworks.deepspeed import DEEPSPEED
 from tvlint.ir.configuration import Configuration
 from tvlint.readers.deepspeed.sections import duplicates, misspelled_keys, settings_of
 from tvlint.readers.document import Document
-from tvlint.readers.sources.json_nodes import NotJson, parse
-from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar
+from tvlint.readers.sources.json_nodes import NotJson, parse, topmost_keys
+from tvlint.readers.sources.yaml_nodes import YamlMapping
 
 FORMAT = "deepspeed-json"
 OPENS = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
@@ -51,14 +51,14 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the configuration of the file; None where it is no JSON or its topmost keys are not those of DeepSpeed."""
+    keys = topmost_keys(data)
+    if not keys & TELLING or len(keys & USUAL) < 2 or keys & OTHERS:
+        return None
     try:
         root = parse(path, data.decode().removeprefix("\ufeff"))
     except (NotJson, UnicodeDecodeError):
         return None
     if not isinstance(root, YamlMapping):
-        return None
-    keys = {key.text for key, _ in root.entries if isinstance(key, YamlScalar)}
-    if not keys & TELLING or len(keys & USUAL) < 2 or keys & OTHERS:
         return None
     settings = settings_of(root, DEEPSPEED)
     configuration = Configuration(path, FORMAT, "deepspeed", settings, {}, "", False, root.location)

@@ -10,6 +10,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.deepspeed.sections import settings_of
 from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
+from tvlint.readers.sources.json_nodes import topmost_keys
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
 
 FORMAT = "neox-yaml"
@@ -45,6 +46,9 @@ def recognise(path: str, data: bytes) -> bool:
 def read(path: str, data: bytes) -> Document | None:
     """Return the settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
     refuse_larger(path, data, LARGEST)
+    keys = topmost_keys(data) if path.endswith(".json") else frozenset()
+    if keys and keys.isdisjoint(("pipe_parallel_size", "pipe-parallel-size")):
+        return None
     root = only_document(path, data)
     if not isinstance(root, YamlMapping):
         return None

@@ -36,6 +36,7 @@ TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
 """An option that every parser of Megatron has."""
 IGNORES = Pattern(rb"ignore_unknown_args\s*=\s*True")
 LOOKS_AHEAD = b"parse_known_args("
+SEARCHES = b"sys.path."
 REFUSES = Pattern(rb"parse_args\(\s*extra_args_provider\s*=\s*[\w.]+\s*,?\s*\)")
 """A call of Megatron's parser that refuses what it does not know, whatever looked at the same words before."""
 PROGRAM = Pattern(rb"[\"']([\w./-]*\w\.py)[\"']")
@@ -85,6 +86,8 @@ class Module:
     is_exact: bool
     programs: frozenset[str] = frozenset()
     """The files of Python that it names."""
+    searches: bool = False
+    """Whether it adds folders to those in which modules are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class ParserSource:
     """Whether this is the source of the program itself, not that of Megatron's parser around the script."""
     declares: bool = True
     """Whether what options take is how the source declares them: it is the program's own, and no package changes them."""
+    is_elsewhere: bool = False
+    """Whether a module looks for others outside of the packages around it, and the parser is not among those found."""
 
 
 def parser_of(program: str, script: str) -> ParserSource | None:
@@ -219,7 +224,9 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
             naming[flag] = (*naming.get(flag, ()), path)
     declares = not any(each_module.is_extended for each_module in modules.values())
     closed = whole and has_parser
-    return ParserSource(program, flags, closed, takes_words, abbreviates, naming, checkout, declares=declares)
+    is_elsewhere = not has_parser and any(each_module.searches for each_module in modules.values())
+    found = ParserSource(program, flags, closed, takes_words, abbreviates, naming, checkout, declares=declares)
+    return replace(found, is_elsewhere=is_elsewhere)
 
 
 def _made_options(modules: Iterable[Module]) -> frozenset[str]:
@@ -287,6 +294,7 @@ def _module(path: str, checkout: str) -> Module:
         ignores or looks_ahead or computed or extended,
         EXACT.search(data) is not None,
         frozenset(name.decode() for name in PROGRAM.findall(data)) if names(data, IN_PROGRAM) else frozenset(),
+        SEARCHES in data,
     )
 
 

@@ -306,7 +306,7 @@ def is_listed_for(parser: ParserSource | None, given: frozenset[str], program: s
 def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
     """Return how much is known of the parser, in the words of `LONGER`."""
     name = os.path.basename(program)
-    if program in SWIFT:
+    if program in SWIFT or (parser is not None and parser.is_own and parser.is_elsewhere):
         return "like"
     if not parses_like_megatron(configuration.framework):
         return "fork"

@@ -29,6 +29,18 @@ def parse(path: str, text: str) -> YamlNode:
     return _Parser(path, text).document()
 
 
+def topmost_keys(data: bytes) -> frozenset[str]:
+    """Return the keys of the object that the JSON text is; none where it is another value, no JSON or too large.
+
+    It takes a hundredth of the time of nodes with their places: most JSON that quotes a configuration is none.
+    """
+    try:
+        root = json.loads(data) if len(data) <= LARGEST else None
+    except (ValueError, RecursionError):
+        return frozenset()
+    return frozenset(root) if isinstance(root, dict) else frozenset()
+
+
 class _Parser:
     """One text, read from its beginning to its end."""
 

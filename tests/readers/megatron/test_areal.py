@@ -96,6 +96,18 @@ def test_an_allocation_that_areal_refuses_is_an_error(mode: str, message: str) -
     assert found == ([("invalid-backend", message, 1)] if message else [])
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "mode", "takes"),
+    [("null", "sglang:d1+d1", 0), ("local", "sglang:d1+d1", 0), ("local", "sglang:d1+d2", 2), ("ray", "sglang:d1+d1", 2)],
+)
+def test_parts_on_one_node_may_share_its_gpus(scheduler: str, mode: str, takes: int) -> None:
+    cluster = "cluster: {n_nodes: 1, n_gpus_per_node: 1}"
+    document = read("run.yaml", f"allocation_mode: {mode}\n{cluster}\nscheduler: {{type: {scheduler}}}\n".encode())
+    assert document is not None
+    message = f"the allocation takes {takes} GPUs, and the cluster has 1"
+    assert [each.message for each in document.findings] == ([message] if takes else [])
+
+
 def test_what_megatron_trains_in_an_allocation_is_held_to_the_rules() -> None:
     found = configurations("allocation_mode: sglang:d4t2+d1p2t8\nactor:\n  path: Qwen/Qwen2.5-7B\n")
     assert [each.settings["world_size"].value for each in found] == [16]

@@ -32,6 +32,8 @@ OTHER_MODE = re.compile(r"m\d|(?:sglang|vllm)\(|\*")
 """What only allocations of other versions have: sizes of `m`, and programs that serve in several parts."""
 EVALUATES = ("cpu", "eval")
 CLUSTER = ("n_nodes", "n_gpus_per_node")
+APART = ("slurm", "ray")
+"""Schedulers that give each part its GPUs; the one for a single node gives them out again from the first on."""
 DIMENSION = re.compile(r"([dptce])(\d+)")
 UNREADABLE = "AReaL reads no backend `{}`"
 WRITE = "write sizes of `d`, `p`, `t`, `c` and `e`, each from 1 on, such as `megatron:d4p2t2`"
@@ -77,7 +79,7 @@ def _allocated(
     parts_of_root = [(name.text, node) for name, node in merged(root, visits) if isinstance(node, YamlMapping)]
     sections = {name: {one.text: each for one, each in merged(node, visits)} for name, node in parts_of_root}
     model = sections.get("actor", {}).get("path")
-    ranks = 0
+    ranks: list[int] = []
     for beside in value.text.replace(" ", "").split("+"):
         parts = [part for part in BESIDE.split(beside) if part not in EVALUATES]
         taken = set[int]()
@@ -96,11 +98,14 @@ def _allocated(
             message = f"parts that take turns on the same ranks take {' and '.join(map(str, sorted(taken)))}"
             yield Finding(RULE, Severity.ERROR, message, value.location, "give them the same number of ranks")
             return
-        ranks += max(taken, default=0)
+        ranks.append(max(taken, default=0))
     given = [sections.get("cluster", {}).get(name) for name in CLUSTER]
     counts = [int(each.text) for each in given if isinstance(each, YamlScalar) and each.text.isdecimal()]
-    if len(counts) == len(CLUSTER) and ranks > math.prod(counts):
-        message = f"the allocation takes {ranks} GPUs, and the cluster has {math.prod(counts)}"
+    scheduler = sections.get("scheduler", {}).get("type")
+    may_share = counts[:1] == [1] and not (isinstance(scheduler, YamlScalar) and scheduler.text in APART)
+    needed = max(ranks, default=0) if may_share else sum(ranks)
+    if len(counts) == len(CLUSTER) and needed > math.prod(counts):
+        message = f"the allocation takes {needed} GPUs, and the cluster has {math.prod(counts)}"
         yield Finding(RULE, Severity.ERROR, message, value.location, "give the cluster more nodes, or take fewer GPUs")
 
 

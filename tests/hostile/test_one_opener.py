@@ -40,6 +40,7 @@ OPENERS = {
     "tvlint/cli/__init__.py": "/dev/null",
     "tvlint/cli/command.py": "/dev/null",
     "tvlint/cli/lsp.py": "the standard streams",
+    "tvlint/frameworks/deepspeed.py": "a table of tvlint",
     "tvlint/frameworks/megatron.py": "a table of tvlint",
     "tvlint/rulebook/pages.py": "pages of tvlint",
     "tvlint/data.py": "files of tvlint",

@@ -184,3 +184,59 @@ def test_a_key_that_deepspeed_does_not_read_is_a_slip(entry: str, severity: str,
     assert document is not None
     found = [(each.rule, each.severity.value, each.help, each.location.line) for each in document.findings]
     assert found == ([("misspelled-option", severity, f"did you mean `{meant}`?", 2)] if meant else [])
+
+
+@pytest.mark.parametrize(
+    ("zero", "found"),
+    [
+        ('"stage": "three"', "`stage` takes an integer, not `three`"),
+        ('"stage": "3"', ""),
+        ('"stage": "auto", "reduce_bucket_size": 5e8, "overlap_comm": 1', ""),
+        ('"stage": 3, "reduce_bucket_size": "5GB"', "`reduce_bucket_size` takes an integer, not `5GB`"),
+        ('"stage": 3, "stage3_prefetch_bucket_size": 0.5', "`stage3_prefetch_bucket_size` takes an integer, not `0.5`"),
+        ('"stage": 3, "overlap_comm": "yes please"', "`overlap_comm` takes `true` or `false`, not `yes please`"),
+        ('"stage": 3, "overlap_comm": "Yes"', ""),
+        ('"stage": 3, "offload_param": {"device": "gpu"}', "`device` does not take `gpu`"),
+        ('"stage": 3, "offload_param": {"device": "${device}"}, "offload_optimizer": {"device": "nvme"}', ""),
+    ],
+)
+def test_a_value_that_deepspeed_does_not_convert_is_an_error(zero: str, found: str) -> None:
+    document = read("ds.json", f'{{"train_batch_size": 4,\n"zero_optimization": {{{zero}}}}}'.encode())
+    assert document is not None
+    assert [(each.message, each.location.line) for each in document.findings] == ([(found, 2)] if found else [])
+
+
+@pytest.mark.parametrize("count", ["many", "8"])
+def test_a_batch_is_a_number(count: str) -> None:
+    document = read("ds.json", f'{{"train_batch_size": "{count}", "zero_optimization": {{"stage": 1}}}}'.encode())
+    assert document is not None
+    assert [each.rule for each in document.findings] == (["option-value-not-a-number"] if count == "many" else [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "help"),
+    [
+        ("train-itters: 1000", "did you mean `train-iters`?"),
+        ("train_itters: 1000", "did you mean `train_iters`?"),
+        ("a_key_of_a_fork: 1000", ""),
+        ("train-iters: 1000.5", "write an integer"),
+        ("train-iters: 1_000", ""),
+        ("weight-decay: 1", ""),
+        ("weight-decay: none", "write a number"),
+        ("finetune: 1", "write `true` or `false`"),
+        ("activation: GELU", ""),
+        (
+            "activation: softmax",
+            "one of `gelu`, `geglu`, `relu`, `softsign`, `swish`, `mish`, `silu`, `reglu`, `swiglu`, `bilinear`, `glu`",
+        ),
+        ("activation: softmax\nfork: 1", ""),
+        ("activation: gleu\nfork: 1", "did you mean `gelu`?"),
+        ("zero_optimization: {stage: 1, offload_optimizer: {device: gpu}}", "one of `none`, `cpu`, `nvme`"),
+    ],
+)
+def test_what_gpt_neox_refuses_is_an_error_unless_a_fork_may_take_it(entry: str, help: str) -> None:
+    text = f"pipe-parallel-size: 1\nmodel-parallel-size: 2\npos-emb: rotary\nno-weight-tying: true\n{entry}\n"
+    document = read("125M.yml", text.encode())
+    assert document is not None
+    found = [(each.severity.value, each.help, each.location.line) for each in document.findings]
+    assert found == ([("error", help, 5)] if help else [])

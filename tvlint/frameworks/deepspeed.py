@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 BATCH = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
 NESTED = {
     "zero_optimization": frozenset({"stage"}),
@@ -33,28 +39,53 @@ NEOX = (
 )
 """Every setting of a GPT-NeoX configuration, by its canonical name."""
 
-ZERO = frozenset(
-    {
-        *("stage", "contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "use_multi_rank_bucket_allreduce"),
-        *("allgather_partitions", "allgather_bucket_size", "overlap_comm", "load_from_fp32_weights", "elastic_checkpoint"),
-        *("offload_param", "offload_optimizer", "zenflow", "sub_group_size", "cpu_offload_param", "cpu_offload"),
+_OF_STAGE_3 = {
+    "int": (
+        *("prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold", "max_live_parameters"),
+        *("max_reuse_distance", "module_granularity_threshold"),
+    ),
+    "bool": ("gather_16bit_weights_on_model_save", "use_all_reduce_for_fetch_params"),
+    "other": ("allgather_sequential", "partition_stream_chunk_size"),
+}
+_OF_EVERY_STAGE = {
+    "int": (
+        *("stage", "reduce_bucket_size", "allgather_bucket_size", "sub_group_size", "zero_hpz_partition_size"),
+        "mics_shard_size",
+    ),
+    "bool": (
+        *("contiguous_gradients", "reduce_scatter", "use_multi_rank_bucket_allreduce", "allgather_partitions"),
+        *("overlap_comm", "load_from_fp32_weights", "elastic_checkpoint", "cpu_offload_param", "cpu_offload"),
         *("cpu_offload_use_pin_memory", "ignore_unused_parameters", "legacy_stage1", "round_robin_gradients"),
-        *("zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_nontrainable_weights"),
-        *("zero_quantized_gradients", "zeropp_loco_param", "mics_shard_size", "mics_hierarchical_params_gather"),
-        *("memory_efficient_linear", "pipeline_loading_checkpoint", "override_module_apply", "log_trace_cache_warnings"),
-        *("enable_sanity_checks", "save_muon_momentum_buffer_in_memory", "leaf_module"),
-        *("stage3_gather_fp16_weights_on_model_save", "cpu_offload_params"),
-        *(
-            f"{prefix}{name}"
-            for prefix in ("", "stage3_")
-            for name in (
-                *("prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold"),
-                *("max_live_parameters", "max_reuse_distance", "gather_16bit_weights_on_model_save"),
-                *("module_granularity_threshold", "use_all_reduce_for_fetch_params", "allgather_sequential"),
-                "partition_stream_chunk_size",
-            )
-        ),
-    }
-)
+        *("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients"),
+        *("mics_hierarchical_params_gather", "memory_efficient_linear", "pipeline_loading_checkpoint"),
+        *("override_module_apply", "log_trace_cache_warnings", "enable_sanity_checks"),
+        *("save_muon_momentum_buffer_in_memory", "stage3_gather_fp16_weights_on_model_save", "cpu_offload_params"),
+    ),
+    "other": ("offload_param", "offload_optimizer", "zenflow", "zeropp_loco_param", "leaf_module"),
+}
+ZERO = {name: kind for kind, names in _OF_EVERY_STAGE.items() for name in names} | {
+    f"{prefix}{name}": kind for kind, names in _OF_STAGE_3.items() for name in names for prefix in ("", "stage3_")
+}
 """Every key of `zero_optimization`, which takes no others (deepspeed/runtime/zero/config.py, version 0.18), and one of old
-versions."""
+versions, with the type of its value."""
+OFFLOAD = {"offload_param": "none cpu nvme", "offload_optimizer": "none cpu nvme"}
+"""What the sections of `zero_optimization` take as their `device` (deepspeed/runtime/zero/offload_config.py)."""
+
+
+@cache
+def neox_kinds() -> Mapping[str, str]:
+    """Return every setting of GPT-NeoX, with the type of its value."""
+    kinds: dict[str, list[str]] = _neox()["kinds"]
+    return {name: kind for kind, lines in kinds.items() for line in lines for name in line.split()}
+
+
+@cache
+def neox_choices() -> Mapping[str, str]:
+    """Return what settings of GPT-NeoX take that take one of a few words."""
+    found: dict[str, str] = _neox()["choices"]
+    return found
+
+
+def _neox() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("neox.json").read_bytes())
+    return found

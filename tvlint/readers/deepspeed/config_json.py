@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 
-from tvlint.frameworks.deepspeed import DEEPSPEED
+from tvlint.frameworks.deepspeed import BATCH, DEEPSPEED
 from tvlint.ir.configuration import Configuration
-from tvlint.readers.deepspeed.sections import duplicates, misspelled_keys, settings_of
+from tvlint.readers.deepspeed.sections import (
+    CONVERTED,
+    duplicates,
+    misspelled_keys,
+    mistaken_values,
+    mistaken_zero,
+    settings_of,
+)
 from tvlint.readers.document import Document
 from tvlint.readers.sources.json_nodes import NotJson, parse, topmost_keys
 from tvlint.readers.sources.yaml_nodes import YamlMapping
@@ -40,6 +47,7 @@ USUAL = TELLING | {
     "elasticity",
     "amp",
 }
+COUNTS = dict.fromkeys(BATCH, "int")
 OTHERS = frozenset({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size", "num_layers"})
 """Keys of GPT-NeoX, whose files have DeepSpeed's keys among their own."""
 
@@ -62,5 +70,10 @@ def read(path: str, data: bytes) -> Document | None:
         return None
     settings = settings_of(root, DEEPSPEED)
     configuration = Configuration(path, FORMAT, "deepspeed", settings, {}, "", False, root.location)
-    mistakes = (*duplicates(root), *misspelled_keys(root, USUAL))
+    mistakes = (
+        *duplicates(root),
+        *misspelled_keys(root, USUAL),
+        *mistaken_zero(root),
+        *mistaken_values(root, COUNTS, {}, CONVERTED),
+    )
     return Document(path, FORMAT, configurations=(configuration,), findings=mistakes)

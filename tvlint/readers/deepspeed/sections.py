@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
-from tvlint.frameworks.deepspeed import BATCH, NESTED, ZERO
+from tvlint.frameworks.deepspeed import BATCH, NESTED, OFFLOAD, ZERO
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.near_names import are_swapped, by_slips, is_a_letter_off, near
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
 
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is a whole number, or the text of one."""
+    return value.is_integer() if isinstance(value, float) else isinstance(value, int) or str(value).strip().isdecimal()
+
+
 PLACEHOLDER = "auto"
+LONGEST = 80
+SHORTEST = 4
+"""A shorter word is another one with another letter."""
+WORDS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
+CONVERTED: Mapping[str, Callable[[object], bool]] = {
+    "int": _is_whole,
+    "bool": lambda value: isinstance(value, bool) or value in (0, 1) or str(value).lower() in WORDS,
+}
+"""What becomes a value of the type: DeepSpeed reads numbers and truth values in quotes too."""
+EXACT: Mapping[str, Callable[[object], bool]] = {
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
+}
+"""What is a value of the type: GPT-NeoX converts none."""
+MEANT = {
+    "int": ("option-value-not-a-number", "an integer"),
+    "float": ("option-value-not-a-number", "a number"),
+    "bool": ("option-value-not-a-choice", "`true` or `false`"),
+}
 
 
 def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setting]:
@@ -41,6 +67,11 @@ def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setti
     return found
 
 
+def _is_slip(value: str, choice: str) -> bool:
+    joined = value.replace("-", "").replace("_", "") == choice.replace("-", "").replace("_", "")
+    return joined or (len(choice) >= SHORTEST and (is_a_letter_off(value, choice) or are_swapped(value, choice)))
+
+
 def _value(node: YamlScalar) -> SettingValue | Unknown:
     if node.text == PLACEHOLDER:
         return Unknown("filled in later (`auto`)", given=True)
@@ -61,24 +92,60 @@ def misspelled_keys(root: YamlMapping, topmost: Collection[str]) -> Iterator[Fin
     """Yield a finding for each key that is a slip away from one of DeepSpeed's: it refuses one of `zero_optimization`, and
     passes over any other.
     """
-    yield from _misspelled(root, topmost, Severity.WARNING)
+    yield from slips(root, topmost, Severity.WARNING, "DeepSpeed")
     for key, node in root.entries:
         if isinstance(key, YamlScalar) and isinstance(node, YamlMapping) and key.text in NESTED:
             is_zero = key.text == "zero_optimization"
             severity = Severity.ERROR if is_zero else Severity.WARNING
-            yield from _misspelled(node, ZERO if is_zero else NESTED[key.text], severity)
+            yield from slips(node, ZERO if is_zero else NESTED[key.text], severity, "DeepSpeed")
 
 
-def _misspelled(mapping: YamlMapping, names: Collection[str], severity: Severity) -> Iterator[Finding]:
-    given = {key.text: key for key, _ in mapping.entries if isinstance(key, YamlScalar)}
+def slips(mapping: YamlMapping, names: Collection[str], severity: Severity, framework: str) -> Iterator[Finding]:
+    """Yield a finding for each key that is a slip away from one of the names, which have underscores where it has hyphens."""
+    given = {key.text.replace("-", "_"): key for key, _ in mapping.entries if isinstance(key, YamlScalar)}
     known = by_slips(names)
     for text, key in given.items():
         alike = near(text, known) if text not in names else ()
         meant = [name for name in alike if name not in given and (is_a_letter_off(text, name) or are_swapped(text, name))]
         if len(meant) == 1:
-            fix = Fix(f"write `{meant[0]}`", (Edit(key.location, meant[0]),), is_safe=True)
-            message, help = f"DeepSpeed has no setting `{text[:120]}`", f"did you mean `{meant[0]}`?"
+            written = meant[0].replace("_", "-") if "-" in key.text else meant[0]
+            fix = Fix(f"write `{written}`", (Edit(key.location, written),), is_safe=True)
+            message, help = f"{framework} has no setting `{key.text[:120]}`", f"did you mean `{written}`?"
             yield Finding("misspelled-option", severity, message, key.location, help, fixes=(fix,))
+
+
+def mistaken_zero(root: YamlMapping) -> Iterator[Finding]:
+    """Yield a finding for each value of `zero_optimization` that DeepSpeed refuses."""
+    for key, node in root.entries:
+        if not isinstance(key, YamlScalar) or key.text != "zero_optimization" or not isinstance(node, YamlMapping):
+            continue
+        yield from mistaken_values(node, ZERO, {}, CONVERTED)
+        for inner, section in node.entries:
+            if isinstance(inner, YamlScalar) and inner.text in OFFLOAD and isinstance(section, YamlMapping):
+                yield from mistaken_values(section, {}, {"device": OFFLOAD[inner.text]}, CONVERTED)
+
+
+def mistaken_values(
+    mapping: YamlMapping, kinds: Mapping[str, str], choices: Mapping[str, str], takes: Mapping[str, Callable[[object], bool]]
+) -> Iterator[Finding]:
+    """Yield a finding for each value of another type, as `takes` knows it by its name in `kinds`, or none of the choices."""
+    for key, node in mapping.entries:
+        name = key.text.replace("-", "_") if isinstance(key, YamlScalar) else ""
+        value = _value(node) if isinstance(node, YamlScalar) else None
+        if isinstance(value, Unknown) or value is None or not isinstance(key, YamlScalar):
+            continue
+        is_taken = takes.get(kinds.get(name, ""))
+        taken = choices.get(name, "").split()
+        if taken and str(value).lower() not in map(str.lower, taken):
+            message = f"`{key.text[:LONGEST]}` does not take `{str(value)[:LONGEST]}`"
+            meant = next((each for each in taken if _is_slip(str(value), each)), "")
+            help = f"did you mean `{meant}`?" if meant else f"one of {', '.join(f'`{each}`' for each in taken)}"
+            fixes = (Fix(f"write `{meant}`", (Edit(node.location, meant),)),) if meant else ()
+            yield Finding("option-value-not-a-choice", Severity.ERROR, message, node.location, help, fixes=fixes)
+        elif is_taken is not None and not is_taken(value):
+            rule, word = MEANT[kinds[name]]
+            message = f"`{key.text[:LONGEST]}` takes {word}, not `{str(value)[:LONGEST]}`"
+            yield Finding(rule, Severity.ERROR, message, node.location, f"write {word}")
 
 
 def duplicates(root: YamlNode) -> Iterator[Finding]:

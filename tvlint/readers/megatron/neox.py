@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tvlint.frameworks.deepspeed import NEOX
+from tvlint.findings import Finding, Severity
+from tvlint.frameworks.deepspeed import NEOX, neox_choices, neox_kinds
 from tvlint.ir.configuration import Configuration, Setting, Unknown
-from tvlint.readers.deepspeed.sections import settings_of
+from tvlint.readers.deepspeed.sections import EXACT, mistaken_values, mistaken_zero, settings_of, slips
 from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.json_nodes import topmost_keys
@@ -62,7 +64,19 @@ def read(path: str, data: bytes) -> Document | None:
     if "autotuning" in entries and "zero_optimization_stage" in settings:
         settings["zero_optimization_stage"] = _unknown(settings["zero_optimization_stage"], "autotuning chooses it")
     configuration = Configuration(path, FORMAT, "gpt-neox", settings, {}, "", False, root.location)
-    return Document(path, FORMAT, configurations=(configuration,))
+    return Document(path, FORMAT, configurations=(configuration,), findings=tuple(_mistakes(root, entries)))
+
+
+def _mistakes(root: YamlMapping, entries: Mapping[str, YamlNode]) -> Iterator[Finding]:
+    """Yield what GPT-NeoX refuses: slips, and every other value where all keys are its own.
+
+    Forks of it have further keys, and take further values.
+    """
+    yield from slips(root, neox_kinds(), Severity.ERROR, "GPT-NeoX")
+    yield from mistaken_zero(root)
+    is_fork = not entries.keys() <= neox_kinds().keys() or "autotuning" in entries
+    found = mistaken_values(root, neox_kinds(), neox_choices(), EXACT)
+    yield from (each for each in found if each.fixes or not is_fork)
 
 
 def _unknown(setting: Setting, reason: str) -> Setting:

@@ -87,6 +87,10 @@ def test_several_formats_at_once_and_files_are_whole(here: Path, capsys: pytest.
         (["prove", "--ref", "x"], "unknown argument `--ref`\n  help: did you mean `--reference`?"),
         (["check", "--selct", "x"], "unknown argument `--selct`\n  help: did you mean `--select`?"),
         (["check", "-o", "sarfi"], "unknown format `sarfi`\n  help: did you mean `sarif`?"),
+        (
+            ["check", "-o", "out.sarif"],
+            "unknown format `out.sarif`\n  help: a file comes after its format: `-o sarif:out.sarif`",
+        ),
         (["check", "-o", "json:"], "`-o json:` names no file"),
         (["check", "-o", "json", "-o", "text"], "only one format can go to the standard output"),
         (["check", "-o", "json:a", "-o", "sarif:./a"], "two formats go to the same file"),

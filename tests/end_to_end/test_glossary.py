@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 from collections import Counter
@@ -109,3 +110,17 @@ def test_every_word_of_the_glossary_has_a_meaning() -> None:
     assert len(words) >= 60
     assert len(words) == len(set(words))
     assert all(meaning.strip() for word, meaning, _ in rows)
+
+
+def test_messages_count_one_thing_as_one() -> None:
+    """A number of operands, results or values may be one: `tvlint.plurals.counted` says it."""
+    nouns = re.compile(r" (operands|results|inputs|outputs|values|gradients|arguments|dimensions)\b")
+    found = [
+        f"{path}:{node.lineno}"
+        for path, node in nodes()
+        if isinstance(node, ast.JoinedStr)
+        for part, after in itertools.pairwise(node.values)
+        if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Call) and ast.unparse(part.value.func) == "len"
+        if isinstance(after, ast.Constant) and nouns.match(after.value)
+    ]
+    assert found == []

@@ -102,7 +102,7 @@ def _row(build: Callable[[list[Any]], Any], kinds: tuple[Any, ...]) -> Callable[
         if not readers:
             readers.extend(map(_reader, kinds))
         if type(data) is not list or len(data) != len(kinds):
-            raise ValueError(f"no {len(kinds)} values")
+            raise ValueError(f"no values of {len(kinds)} types")
         return build([reader(item) for reader, item in zip(readers, data, strict=True)])
 
     return read

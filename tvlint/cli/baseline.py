@@ -12,7 +12,7 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, with_files
 from tvlint.findings import Report
 from tvlint.ir.location import Location
-from tvlint.reporters.text.totals import counted
+from tvlint.plurals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import check
 from tvlint.run.output.exit_code import CLEAN, FOUND, INPUT

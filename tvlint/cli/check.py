@@ -17,7 +17,7 @@ from tvlint.cli.session import cache, deliver, looked_for, note, outputs, projec
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
-from tvlint.reporters.text.totals import counted
+from tvlint.plurals import counted
 from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import Rules, check

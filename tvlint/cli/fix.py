@@ -10,8 +10,8 @@ from tvlint.checkout.opening import content
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import colored, note
 from tvlint.findings import Report
+from tvlint.plurals import counted
 from tvlint.reporters.escape.terminal import Line, Span, Style, terminal
-from tvlint.reporters.text.totals import counted
 from tvlint.run.judge.check import Rules
 from tvlint.run.output.outputs import OutputError, rewrite, write_stdout
 from tvlint.run.process.session import Session

@@ -13,8 +13,8 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import note, session, with_files
 from tvlint.findings import Report, Severity
 from tvlint.home import HOME
+from tvlint.plurals import counted
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import check
 from tvlint.run.output.exit_code import CLEAN, INPUT

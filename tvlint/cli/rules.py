@@ -11,10 +11,10 @@ from tvlint.cli.session import outputs, write
 from tvlint.frameworks.kin import KNOWN
 from tvlint.ir.configuration import Configuration
 from tvlint.near_names import did_you_mean
+from tvlint.plurals import counted
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.reporters.text.totals import counted
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import version_range
 from tvlint.rulebook.pages import explanation_of, load_rules

@@ -7,8 +7,8 @@ from collections import Counter
 from functools import partial
 
 from tvlint.findings import Problem
+from tvlint.plurals import counted
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.reporters.text.totals import counted
 from tvlint.run.judge.files import applicable
 from tvlint.run.output.exit_code import CLEAN, INPUT
 from tvlint.run.output.outputs import write_stdout

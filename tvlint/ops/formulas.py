@@ -15,6 +15,7 @@ from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field, Rows, peak
 from tvlint.ops.named_arrays import aligned, as_array, every_name, spread
 from tvlint.ops.spec import Bound, Evaluate, Formula, OpSpec, UnsupportedError
+from tvlint.plurals import counted
 
 
 def by_formula(formula: Formula, spec: OpSpec) -> OpSpec:
@@ -46,7 +47,7 @@ def constant(value: Value) -> int | float:
 def one(operands: Sequence[Any]) -> Any:
     """Return the operand; raises UnsupportedError where there are several."""
     if len(operands) != 1:
-        raise UnsupportedError(f"{len(operands)} operands in the place of one")
+        raise UnsupportedError(f"{counted(len(operands), 'operand')} in the place of one")
     return operands[0]
 
 
@@ -64,7 +65,7 @@ def two(operands: Sequence[Any], literals: Sequence[Value], field: Field) -> tup
     """Return two operands, one of which may be a constant: `literals` are its position and its value."""
     found = with_constants(operands, literals, field)
     if len(found) != 2:
-        raise UnsupportedError(f"{len(found)} operands in the place of two")
+        raise UnsupportedError(f"{counted(len(found), 'operand')} in the place of two")
     return found[0], found[1]
 
 

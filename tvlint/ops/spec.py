@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from tvlint.ir.operators import Compute, Literal, Value
 from tvlint.ops.field import Array, Field, Rows
 from tvlint.ops.keywords import is_refused
+from tvlint.plurals import counted
 
 Shape: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]
@@ -218,7 +219,7 @@ class Call:
         count = next((i for i, operand in enumerate(self.inputs) if isinstance(operand, Literal)), len(self.inputs))
         literals = [operand.value for operand in self.inputs[count:] if isinstance(operand, Literal)]
         if len(literals) != len(self.inputs) - count or len(literals) > len(names):
-            raise UnsupportedError(f"`{self.op}` with {len(self.inputs)} operands")
+            raise UnsupportedError(f"`{self.op}` with {counted(len(self.inputs), 'operand')}")
         given = dict(zip(names, literals, strict=False))
         if given.keys() & self.attributes.keys():
             raise UnsupportedError(f"`{self.op}` has `{min(given.keys() & self.attributes.keys())}` twice")
@@ -229,7 +230,7 @@ class Call:
         if any(isinstance(operand, Literal) for operand in self.inputs):
             raise UnsupportedError(f"`{self.op}` of a constant")
         if not least <= len(self.inputs) <= (least if most is None else most):
-            raise UnsupportedError(f"`{self.op}` of {len(self.inputs)} operands")
+            raise UnsupportedError(f"`{self.op}` of {counted(len(self.inputs), 'operand')}")
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return the switch `name` of the call, or `default`; raises MisfitError for a value that is neither True nor False."""

@@ -14,6 +14,7 @@ from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import spec_of
+from tvlint.plurals import counted
 from tvlint.replay.stand_ins import StandIns
 
 Shape = tuple[int, ...]
@@ -39,7 +40,7 @@ def forward(
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, whole)
     found = _evaluate(spec, call, stand_ins, operands, Floats())
     if len(found) < len(results):
-        raise NotReplayedError(f"`{compute.op}` gives {len(found)} of {len(results)} results")
+        raise NotReplayedError(f"`{compute.op}` gives {len(found)} of {counted(len(results), 'result')}")
     return tuple(value if shape is None else in_shape(value, shape) for value, shape in zip(found, results, strict=False))
 
 

@@ -154,7 +154,7 @@ LINEAR = "torch.nn.functional.linear"
         (LINEAR, "1,1", ""),
         (LINEAR, "2,1", ""),
         (LINEAR, "1,2", "its tensor 1 has shape"),
-        (LINEAR, "5,0", "it has 2 inputs and 1 outputs"),
+        (LINEAR, "5,0", "it has 2 inputs and 1 output"),
         ("torch.nn.functional.softmax", "0,3", "keeps dimension 3 of tensor 0 whole"),
         ("torch.nn.functional.softmax", "0,1", ""),
         ("model.llama3.model.apply_mask", "1,0", "keeps dimension 0 of tensor 1 whole"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Placement, Shard
+from tvlint.plurals import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,10 @@ def floored_shape(
         if not isinstance(placement, Shard):
             continue
         if not -len(shape) <= placement.dim < len(shape):
-            raise ValueError(f"`{axis}` shards dimension {placement.dim} of a shape of {len(shape)} dimensions")
+            raise ValueError(f"`{axis}` shards dimension {placement.dim} of a shape of {counted(len(shape), 'dimension')}")
         size = mesh.axis_size(axis)
         if placement.order and len(placement.order) != size:
-            raise ValueError(f"`order` lists {len(placement.order)} coordinates, axis `{axis}` has {size}")
+            raise ValueError(f"`order` lists {counted(len(placement.order), 'coordinate')}, axis `{axis}` has {size}")
         pieces = sum(map(len, placement.order)) if placement.order else size
         count = len(placement.order[0]) if placement.order else 1
         length = shape[placement.dim]

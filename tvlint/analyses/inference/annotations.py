@@ -15,6 +15,7 @@ from tvlint.ir.plan import Plan
 from tvlint.ops.annotations.declared import Declared, declared_name
 from tvlint.ops.spec import Bound, Call, Family, Shape
 from tvlint.ops.table import spec_of
+from tvlint.plurals import counted
 
 _MOST = 32
 """Annotations beyond this number of dimensions of one tensor are left out."""
@@ -70,7 +71,7 @@ def _wrong(plan: Plan, operator: Compute) -> str:
         return ""
     for position, (mine, other) in enumerate(zip(claimed.outputs, known.outputs, strict=False)):
         if len(mine) != len(other) and not (not other and set(mine) <= {"1"}):
-            return f"its result has {len(other)} dimensions"
+            return f"its result has {counted(len(other), 'dimension')}"
         for dim, (one, of) in enumerate(zip(mine, other, strict=False)):
             if results[position : position + 1] and results[position][dim : dim + 1] != (1,):
                 sources, origins = _places(claimed, one), _places(known, of)

@@ -24,6 +24,7 @@ from tvlint.ir.operators import (
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import DtypeError, MisfitError, Trait
 from tvlint.ops.table import has_trait, spec_of
+from tvlint.plurals import counted
 
 _MOVES = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST, Collective.GATHER, Collective.SCATTER)
 """Collectives that compute nothing."""
@@ -117,7 +118,7 @@ def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
     if converts is not None:
         return converts
     if isinstance(operator, Compute) and has_trait(operator.op, Trait.APART) and 0 < len(found) < len(operator.outputs):
-        return MisfitError("too few parts", f"it gives {len(found)} of {len(operator.outputs)} parts")
+        return MisfitError("too few parts", f"it gives {len(found)} of {counted(len(operator.outputs), 'part')}")
     return found
 
 

@@ -16,6 +16,7 @@ from tvlint.ops.kinds import Kind, gives_places, kind_of, kinds_made
 from tvlint.ops.spec import Bound, Call, DtypeError, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import call_in, has_kind, has_trait, spec_of
 from tvlint.ops.usual_calls import as_of_flags, usual
+from tvlint.plurals import counted
 
 _ROUNDS = 6
 _FLOATS = ("float", "bfloat", "complex")
@@ -198,7 +199,7 @@ def _collective_shapes(operator: Communicate, inputs: list[Tensor], mesh: Mesh) 
 
 def _cut_or_joined(operator: Communicate, shape: tuple[int, ...], size: int) -> None:
     """Raise MisfitError where the collective names a dimension that is not there, or cuts one that does not divide."""
-    rank, said = len(shape), f"`{operator.kind.value}` of shape {shape} over {size} ranks"
+    rank, said = len(shape), f"`{operator.kind.value}` of shape {shape} over {counted(size, 'rank')}"
     for dim in (operator.dim, operator.concat_dim):
         if dim is not None and rank and not -rank <= dim < rank:
             raise MisfitError(said, f"dimension {dim} has to be from {-rank} to {rank - 1}")

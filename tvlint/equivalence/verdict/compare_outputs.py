@@ -29,6 +29,7 @@ from tvlint.ir.operators import Group, Operator, Receive
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan
 from tvlint.ir.reductions import EXTREMES
+from tvlint.plurals import counted
 
 OWN_MEAN = "`{}`, of which the plan does not say how the ranks' values belong together, is averaged over {} where it is read"
 
@@ -45,7 +46,7 @@ def judge_returned(
 def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator[Defect]:
     world, plan, derived = together.world, together.plan, together.derived
     if not plan.outputs:
-        text = f"the plan returns nothing and the reference returns {len(losses)} values"
+        text = f"the plan returns nothing and the reference returns {counted(len(losses), 'value')}"
         yield Defect("other-outputs", False, text, plan.programs[0].ranks[0])
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
@@ -59,7 +60,7 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
             text = f"the plan returns `{plan.outputs[0]}`, which nothing makes on {{ranks}}"
             yield Defect("missing-output", True, text, rank)
         if names and len(names) != len(losses):
-            text = f"on {{ranks}} the plan returns {len(names)} values where the reference returns {len(losses)}"
+            text = f"on {{ranks}} the plan returns {counted(len(names), 'value')} where the reference returns {len(losses)}"
             yield Defect("other-outputs", False, text, rank)
             continue
         for name, terms in together.expected(rank, losses).items():

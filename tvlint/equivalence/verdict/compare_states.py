@@ -21,6 +21,7 @@ from tvlint.equivalence.verdict.compare_gradients import Expected
 from tvlint.ir.plan import Box, Plan, Role, Tensor
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+from tvlint.plurals import counted
 
 _LASTING = (Role.WEIGHT, Role.STATE)
 
@@ -54,7 +55,7 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
             yield Defect(mismatch.name, False, f"on {{ranks}}, {mismatch.message}", rank)
             continue
         if right is not None and len(box) != len(whole := world.terms.shape[right.term]):
-            text = f"`{name}` on {{ranks}} is held in {len(box)} dimensions, and in {len(whole)} in the reference"
+            text = f"`{name}` on {{ranks}} is held in {counted(len(box), 'dimension')}, and in {len(whole)} in the reference"
             yield Defect("unknown-state", False, text, rank)
             pieces.setdefault(name, [])
             continue

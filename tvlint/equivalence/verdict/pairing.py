@@ -16,6 +16,7 @@ from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.findings import Verdict
 from tvlint.ir.plan import Plan
+from tvlint.plurals import counted
 
 Progress: TypeAlias = Callable[[str, float], None]
 """Takes what is being done, and which share of all is done (0 to 1)."""
@@ -71,7 +72,7 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
         return Defect("other-inputs", False, text, rank)
     for plan, word in ((reference, "reference"), (parallel, "plan")):
         if plan.micro_batches != micro_batches_of(plan):
-            text = f"the {word} says {plan.micro_batches} micro-batches and its programs run {micro_batches_of(plan)}"
+            text = f"the {word} says {counted(plan.micro_batches, 'micro-batch')} and its programs run {micro_batches_of(plan)}"
             return Defect("other-batch", False, text, first_rank(plan))
     here, there = micro_batches_of(parallel), micro_batches_of(reference)
     try:

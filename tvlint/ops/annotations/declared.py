@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, Shape, UnsupportedError
+from tvlint.plurals import counted
 
 PREFIX = "declared("
 _FACTOR = re.compile(r"(?:[A-Za-z_]\w*|[1-9]\d{0,8})[+^]?", re.ASCII)
@@ -110,7 +111,7 @@ def _tensor(text: str, marks: dict[str, set[str]]) -> Sizes | None:
             marks.setdefault(name, set()).update(part[len(name) :])
         found.append(tuple(part.rstrip("+^") for part in parts))
     if not found or len(found) > _MOST_DIMENSIONS:
-        raise AnnotationError("a tensor without dimensions" if not found else f"a tensor of {len(found)} dimensions")
+        raise AnnotationError("a tensor without dimensions" if not found else f"a tensor of {counted(len(found), 'dimension')}")
     if found.count((STAR,)) > 1:
         raise AnnotationError("`*` stands for any number of dimensions, and once in a tensor")
     return tuple(found)
@@ -260,7 +261,7 @@ def operands_of(annotation: Annotation, call: Call) -> list[tuple[Sizes | None, 
     if len(places) != len(annotation.operands):
         places = [place for place in places if not isinstance(place, Literal)]
     if len(places) != len(annotation.operands):
-        said = f"`{_own(call.op)}` is used with {len(places)} tensors and declared with {len(annotation.operands)}"
+        said = f"`{_own(call.op)}` is used with {counted(len(places), 'tensor')} and declared with {len(annotation.operands)}"
         raise UnsupportedError(said)
     found: list[tuple[Sizes | None, Shape]] = []
     for position, (tensor, sizes) in enumerate(zip(annotation.operands, places, strict=True)):

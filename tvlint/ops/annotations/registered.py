@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, named
+from tvlint.plurals import counted
 
 
 def _annotated(
@@ -28,7 +29,7 @@ def _annotated(
         bounds = ranges or {}
         call.reject_unknown(*attributes, *(key for pair in bounds.values() for key in pair))
         if len(call.inputs) != len(operands):
-            raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+            raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'operand')}")
         for position, names in enumerate(operands):
             if len(call.shape(position)) != len(names):
                 raise UnsupportedError(f"operand {position} of `{call.op}` has shape {call.shape(position)}")

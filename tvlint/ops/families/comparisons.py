@@ -8,6 +8,7 @@ from typing import Any
 from tvlint.ops.families.elementwise import broadcast, pair, placed, two_tensors
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.plurals import counted
 
 _Compare = Callable[[Field, Array, Array], Array]
 
@@ -16,7 +17,7 @@ def _mask(symmetric: bool) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call.reject_unknown()
         if len(call.inputs) != 2:
-            raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+            raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'operand')}")
         operands, output, literals = broadcast(call)
         for value in literals[1::2]:
             if not isinstance(value, int | float):

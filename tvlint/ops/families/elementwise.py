@@ -30,6 +30,7 @@ from tvlint.ops.spec import (
     stars,
 )
 from tvlint.ops.spelling import in_functional
+from tvlint.plurals import counted
 
 
 def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
@@ -64,7 +65,7 @@ def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
 def _two(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
     """As `broadcast`, of two operands that are numbers."""
     if len(call.inputs) != 2:
-        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'operand')}")
     reject_flags(call)
     return broadcast(call)
 
@@ -216,7 +217,7 @@ def _linear_unary(*attributes: str) -> Callable[[Call], Bound]:
         names = stars(len(call.shape(0)))
         literals = tuple(operand.value for operand in call.inputs[1:] if isinstance(operand, Literal))
         if len(literals) != len(call.inputs) - 1:
-            raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} tensors")
+            raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'tensor')}")
         given = (*(call.attributes.get(name) for name in attributes), *literals)
         linear = () if any(holds_whole_numbers(value) for value in given) else (frozenset({0}),)
         return Bound((names,), (names,), linear=linear, attributes=given)

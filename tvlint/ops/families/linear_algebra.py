@@ -9,6 +9,7 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having, stars
+from tvlint.plurals import counted
 
 
 def _linear(call: Call) -> Bound:
@@ -30,7 +31,7 @@ def _linear(call: Call) -> Bound:
     if len(call.inputs) == 2:
         return Bound(names, ((*rows, "n"),), frozenset({"k"}), linear=(frozenset({0}), frozenset({1})))
     if len(call.inputs) > 3:
-        raise UnsupportedError(f"`linear` of {len(call.inputs)} operands")
+        raise UnsupportedError(f"`linear` of {counted(len(call.inputs), 'operand')}")
     if len(bias := call.shape(2)) == 1 and bias[0] not in (1, weight[0]):
         expected = f"the bias has to be as long as the weight has rows, {weight[0]}"
         raise MisfitError(f"`linear` with a bias of shape {bias}", expected)
@@ -62,7 +63,7 @@ def _matmul(call: Call) -> Bound:
     dims = _DIMENSIONS.get(call.op.rsplit(".", 1)[-1])
     said = f"`matmul` of shapes {left} and {right}"
     if dims is not None and not len(left) == len(right) == dims:
-        raise MisfitError(said, f"both have to have {dims} dimensions")
+        raise MisfitError(said, f"both have to have {counted(dims, 'dimension')}")
     if len(left) < 2 or len(right) < 2:
         raise UnsupportedError(said)
     if left[-1] != right[-2]:

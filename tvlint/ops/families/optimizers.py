@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field, Rows
 from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.plurals import counted
 
 _Step: TypeAlias = Callable[[Mapping[str, float], Sequence[Array], Field], tuple[Array, ...]]
 
@@ -101,7 +102,7 @@ def _spec(name: str, states: int, defaults: Mapping[str, float], step: _Step, de
     def formula(field: Field, rows: Rows, operands: Sequence[Array], numbers: tuple[Value, ...]) -> Array:
         """Return the weight that a step without states gives."""
         if len(operands) != 2:
-            raise UnsupportedError(f"`{name}` of {len(operands)} operands")
+            raise UnsupportedError(f"`{name}` of {counted(len(operands), 'operand')}")
         how = {key: value for key, value in zip(defaults, numbers, strict=True) if isinstance(value, int | float)}
         return step(how, operands, field)[0]
 

@@ -10,6 +10,7 @@ from tvlint.ops.families.slicing import dimension, whole_number
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 from tvlint.ops.spelling import in_torch
+from tvlint.plurals import counted
 
 _FIRST = (frozenset({0}),)
 _MOST_PARTS = 4096
@@ -19,7 +20,7 @@ def _whole_numbers(call: Call, name: str) -> tuple[tuple[int, ...], Call]:
     """Attribute `name`, also where its numbers follow the tensor one by one, and the call without it."""
     literals = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
     if len(literals) != len(call.inputs) - 1 or (literals and name in call.attributes):
-        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'operand')}")
     given: Value = call.attributes.get(name)
     if literals:
         given = literals[0] if len(literals) == 1 and isinstance(literals[0], tuple) else tuple(literals)

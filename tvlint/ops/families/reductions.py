@@ -26,6 +26,7 @@ from tvlint.ops.spec import (
     having,
     stars,
 )
+from tvlint.plurals import counted
 
 
 def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
@@ -36,7 +37,7 @@ def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
     listed = dim if isinstance(dim, tuple) else (dim,)
     found = []
     for entry in listed:
-        said = f"`{call.op}` over dim {dim} of a tensor of {rank} dimensions"
+        said = f"`{call.op}` over dim {dim} of a tensor of {counted(rank, 'dimension')}"
         if not isinstance(entry, int) or isinstance(entry, bool) or not rank:
             raise UnsupportedError(said)
         if not -rank <= entry < rank:
@@ -212,7 +213,7 @@ def _normalisation(operand_count: int, epsilon: float | None = None) -> Callable
                 expected = f"it normalises the last dimensions where they are {normalized}"
                 raise MisfitError(f"`{call.op}` over {normalized} of shape {call.shape(0)}", expected)
         if not 0 < size <= len(names) or any(len(shape) != size for shape in map(call.shape, range(1, len(call.inputs)))):
-            raise UnsupportedError(f"`{call.op}` over {size} dimensions of shape {call.shape(0)}")
+            raise UnsupportedError(f"`{call.op}` over {counted(size, 'dimension')} of shape {call.shape(0)}")
         tail = names[len(names) - size :]
         operands = (names, *(tail for _ in call.inputs[1:]))
         given = (call.attributes.get("eps", epsilon),)

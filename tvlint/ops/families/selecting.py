@@ -10,6 +10,7 @@ from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
 from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 from tvlint.ops.spelling import in_functional
+from tvlint.plurals import counted
 
 
 def _bind_dropout(call: Call) -> Bound:
@@ -75,7 +76,7 @@ def _masked_fill(bound: Bound, operands: Sequence[Array], field: Field) -> tuple
 def _bind_where(call: Call) -> Bound:
     call.reject_unknown()
     if len(call.inputs) != 3:
-        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'operand')}")
     call.shape(0)
     reject_flags(call)
     operands, output, literals = broadcast(call)

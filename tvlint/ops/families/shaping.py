@@ -26,6 +26,7 @@ from tvlint.ops.spec import (
     stars,
 )
 from tvlint.ops.spelling import without_overload
+from tvlint.plurals import counted
 
 AS_WIDE = "expand_as_wide"
 """`expand` to sizes of another operand: no framework has it, readers state it where that is what a number stands for."""
@@ -40,7 +41,7 @@ def _transpose(call: Call) -> Bound:
     names = list(stars(len(call.shape(0))))
     operand = tuple(names)
     if turned and len(names) != 2:
-        raise UnsupportedError(f"`{call.op}` of {len(names)} dimensions")
+        raise UnsupportedError(f"`{call.op}` of {counted(len(names), 'dimension')}")
     first, second = (0, 1) if turned else (dimension(call, name, len(names)) for name in ("dim0", "dim1"))
     names[first], names[second] = names[second], names[first]
     return Bound((operand,), (tuple(names),), linear=(frozenset({0}),))
@@ -105,9 +106,9 @@ def _same(call: Call) -> Bound:
     times = call.attributes.get("times", 1)
     outputs = len(call.outputs) or times
     if isinstance(times, int) and min(times, len(call.outputs)) > 1 and outputs != times:
-        raise MisfitError(f"`{call.op}` with `times` {times}", f"it gives {times} results, and {outputs} are taken")
+        raise MisfitError(f"`{call.op}` with `times` {times}", f"it gives {counted(times, 'result')}, and {outputs} are taken")
     if outputs != times or not isinstance(outputs, int) or not 0 < outputs < 4096:
-        raise UnsupportedError(f"`{call.op}` with `times` {times} and {len(call.outputs)} results")
+        raise UnsupportedError(f"`{call.op}` with `times` {times} and {counted(len(call.outputs), 'result')}")
     names = stars(len(call.shape(0)))
     return Bound((names,), tuple(names for _ in range(outputs)), linear=(frozenset({0}),))
 
@@ -140,7 +141,7 @@ def viewed_shape(call: Call, before: Shape) -> Shape:
     if -1 in sizes and not fixed:
         raise UnsupportedError(f"`{call.op}` of no elements to {asked}")
     if total % fixed if -1 in sizes else total != fixed:
-        raise MisfitError(f"`{call.op}` of shape {before}", f"shape {asked} has {fixed} elements instead of {total}")
+        raise MisfitError(f"`{call.op}` of shape {before}", f"shape {asked} has {counted(fixed, 'element')} instead of {total}")
     return tuple(total // fixed if size == -1 else size for size in sizes)
 
 
@@ -172,7 +173,7 @@ def _sizes_as_one(call: Call, name: str) -> Call:
         return call
     values = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
     if len(values) != len(call.inputs) - 1:
-        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        raise UnsupportedError(f"`{call.op}` of {counted(len(call.inputs), 'operand')}")
     given: Value = values[0] if len(values) == 1 and isinstance(values[0], tuple) else tuple(values)
     return Call(call.op, call.inputs[:1], {**call.attributes, name: given}, call.outputs)
 

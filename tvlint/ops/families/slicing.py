@@ -28,6 +28,7 @@ from tvlint.ops.spec import (
     stars,
 )
 from tvlint.ops.spelling import in_torch
+from tvlint.plurals import counted
 
 _FIRST = (frozenset({0}),)
 
@@ -35,7 +36,7 @@ _FIRST = (frozenset({0}),)
 def dimension(call: Call, name: str, rank: int, default: int | None = None) -> int:
     """Attribute `name` as a dimension of a tensor of `rank` dimensions; raises UnsupportedError where it is none."""
     dim = call.attributes.get(name, default)
-    said = f"`{call.op}` along dim {dim} of a tensor of {rank} dimensions"
+    said = f"`{call.op}` along dim {dim} of a tensor of {counted(rank, 'dimension')}"
     if not isinstance(dim, int) or isinstance(dim, bool) or not rank:
         raise UnsupportedError(said)
     if not -rank <= dim < rank:
@@ -58,7 +59,7 @@ def _index(call: Call) -> Bound:
         return _index_at(Call(call.op, (call.inputs[0], Literal(dim) if isinstance(dim, int) else dim, places), {}))
     entries = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
     if len(entries) != len(call.inputs) - 1 or not entries:
-        raise UnsupportedError(f"`{call.op}` with {len(call.inputs)} operands")
+        raise UnsupportedError(f"`{call.op}` with {counted(len(call.inputs), 'operand')}")
     if len(entries) == 1 and isinstance(entries[0], tuple) and entries[0][:1] != ("slice",):
         entries = list(entries[0])
     return _sliced(call, entries)
@@ -69,7 +70,7 @@ def _sliced(call: Call, entries: Sequence[Value]) -> Bound:
     names = stars(len(shape))
     used = sum(1 for entry in entries if entry is not None and entry != "...")
     if used > len(shape):
-        raise MisfitError(f"`{call.op}` with {used} indices of shape {shape}", f"it has {len(shape)} dimensions")
+        raise MisfitError(f"`{call.op}` with {used} indices of shape {shape}", f"it has {counted(len(shape), 'dimension')}")
     if list(entries).count("...") > 1:
         raise UnsupportedError(f"`{call.op}` with {used} indices of shape {shape}")
     filled: list[Value] = []
@@ -409,7 +410,7 @@ def _add_at(call: Call) -> Bound:
     shape, index, given = (call.shape(i) for i in range(3))
     wanted = 1 if call.op.rsplit(".", 1)[-1].startswith("index") else len(given)
     if index and len(index) != wanted:
-        raise MisfitError(f"`{call.op}` with indices of shape {index}", f"they have to have {wanted} dimensions")
+        raise MisfitError(f"`{call.op}` with indices of shape {index}", f"they have to have {counted(wanted, 'dimension')}")
     inner = _index_sum(Call(call.op, (index, given), {"dim": dim, "size": shape[dim]}))
     if len(shape) != len(given) or any(a != b for i, (a, b) in enumerate(zip(shape, given, strict=True)) if i != dim):
         raise UnsupportedError(f"`{call.op}` of shape {shape} with values of shape {given}")

@@ -10,6 +10,7 @@ from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
+from tvlint.plurals import counted
 from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.interpolation import Interpolation
@@ -157,7 +158,10 @@ def _refused(every: str, of_experts: str) -> tuple[str, str]:
         return message, "use the same `p` in both, or leave it out of `ffn`"
     ranks, experts = (math.prod(map(int, sizes.values())) for sizes in (one, {"p": stages, **other}))
     if "d" in other and ranks != experts:
-        return f"experts take {experts} ranks and attention {ranks}", "leave `d` out of `ffn`: it follows from the others"
+        return (
+            f"experts take {counted(experts, 'rank')} and attention {ranks}",
+            "leave `d` out of `ffn`: it follows from the others",
+        )
     return "", ""
 
 

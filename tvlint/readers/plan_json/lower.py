@@ -15,6 +15,7 @@ from tvlint.ir.operators import Backward, Compute, Group, Operator
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.ir.reductions import reduction_named
+from tvlint.plurals import counted
 from tvlint.readers.plan_json.operators import OperatorBuilder, integers
 from tvlint.readers.plan_json.schema_checker import At, FormError
 
@@ -123,7 +124,10 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) 
         raise FormError(f"part {part[0]} of {part[1]}, counted from 0", (at, "part"))
     region = value.get("region")
     if region is not None and len(region) != len(whole or shape):
-        raise FormError(f"a region of {len(region)} intervals, of a value of {len(whole or shape)} dimensions", (at, "region"))
+        raise FormError(
+            f"a region of {counted(len(region), 'interval')}, of a value of {counted(len(whole or shape), 'dimension')}",
+            (at, "region"),
+        )
     for index, (low, high) in enumerate(region or ()):
         if low > high:
             raise FormError(f"an interval from {low} to {high}", ((at, "region"), index))

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from tvlint.data import data_path
 from tvlint.near_names import did_you_mean
+from tvlint.plurals import counted
 
 At: TypeAlias = "tuple[At, str | int] | None"
 """A place in the document: the place that holds it and the key in there; None is the whole document."""
@@ -164,7 +165,7 @@ class _Compiler:
                 _wrong_type(value, "an array", at)
             if len(value) < least or (most is not None and len(value) > most):
                 bounds = f"{least} to {most}" if most is not None else f"at least {least}"
-                raise FormError(f"an array of {len(value)} elements where {bounds} belong", at)
+                raise FormError(f"an array of {counted(len(value), 'element')} where {bounds} belong", at)
             for index, item in enumerate(value):
                 item_check(item, (at, index))
 

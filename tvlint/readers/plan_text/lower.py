@@ -14,6 +14,7 @@ from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_e
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.near_names import did_you_mean
+from tvlint.plurals import counted
 from tvlint.readers.plan_text.builder import Draft, Section, is_bare
 from tvlint.readers.plan_text.operators import PendingBackward
 from tvlint.readers.plan_text.sections import Run
@@ -168,12 +169,12 @@ def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, 
     if len(outputs) != len(operands):
         written = ", ".join(f"`{name}`" for name in operands)
         item.line.fail(
-            f"{len(item.outputs)} gradients for the {len(operands)} operands of `{forward.op}`",
+            f"{counted(len(item.outputs), 'gradient')} for the {counted(len(operands), 'operand')} of `{forward.op}`",
             f"one for each of {written}; `_` where none is asked for" if operands else "it has no operands", item.index,
         )  # fmt: skip
     if len(item.inputs) != len(forward.outputs):
         item.line.fail(
-            f"{len(item.inputs)} gradients of the {len(forward.outputs)} results of `{forward.op}`",
+            f"{counted(len(item.inputs), 'gradient')} of the {counted(len(forward.outputs), 'result')} of `{forward.op}`",
             "one for each result; `_` where it has none", item.index + 1,
         )  # fmt: skip
     return Backward(forward, item.inputs, outputs, item.stream, item.source, item.label)

@@ -6,6 +6,7 @@ from tvlint.analyses.dataflow.local_shapes import floored_shape
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Box, Role, Tensor
+from tvlint.plurals import counted
 from tvlint.readers.plan_text.lexer import Line
 
 DTYPES = {
@@ -32,7 +33,7 @@ def parse_shape(line: Line) -> tuple[int, ...]:
     index = line.index
     shape = line.integers("size")
     if len(shape) > MOST_DIMENSIONS:
-        line.fail(f"a shape of {len(shape)} dimensions; at most {MOST_DIMENSIONS} are read", index=index)
+        line.fail(f"a shape of {counted(len(shape), 'dimension')}; at most {MOST_DIMENSIONS} are read", index=index)
     return shape
 
 

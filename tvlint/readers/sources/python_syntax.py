@@ -14,6 +14,7 @@ from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
 from tvlint.ir.values import dataclass
+from tvlint.plurals import counted
 from tvlint.readers.document import ReadError, refuse_larger
 from tvlint.readers.sources.resource_limits import bounded_memory, without_collection
 
@@ -158,7 +159,7 @@ def constant(node: ast.AST, depth: int = 0) -> Value:
                 return -inner
         case ast.Tuple(elts=items) | ast.List(elts=items):
             if len(items) > _MOST_PARTS:
-                raise NotConstant(f"a constant of {len(items)} parts")
+                raise NotConstant(f"a constant of {counted(len(items), 'part')}")
             return tuple(constant(item, depth + 1) for item in items)
         case ast.Call(func=func, args=args, keywords=[]):
             name = dotted(func)

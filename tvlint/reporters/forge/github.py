@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from tvlint.findings import Report, Severity
 from tvlint.ir.values import replace
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped, joined
 from tvlint.reporters.escape.workflow import Annotation, Level, Properties, annotation, folded
 from tvlint.reporters.forge.anchor import Anchor
 from tvlint.reporters.forge.remarks import Remark, lines, remarks
 from tvlint.reporters.text import report as text
-from tvlint.reporters.text.totals import counted, summary
+from tvlint.reporters.text.totals import summary
 
 SHOWN = 10
 """GitHub shows so many annotations of each kind a step and drops the rest without a word."""

@@ -16,6 +16,7 @@ from junit_xml import TestCase, TestSuite, to_xml_report_string
 
 from tvlint.findings import Finding, Outcome, Reason, Report, Severity, Verdict
 from tvlint.identity import names
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import visible
@@ -25,7 +26,6 @@ from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
 from tvlint.reporters.text.totals import (
     by_place,
-    counted,
     needs,
     published,
     rules_by_need,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tvlint.findings import Finding, Outcome, Problem, Reason, Report, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.markdown import (
@@ -27,7 +28,7 @@ from tvlint.reporters.text.comparisons import grouped, markdown_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_severity, bytes_text, counted, seconds_text, summary, unevaluated
+from tvlint.reporters.text.totals import by_severity, bytes_text, seconds_text, summary, unevaluated
 
 COMMENT_BYTES = 65_000
 """A pull request comment holds 65,536 characters."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.outline import Cell, Outline
 from tvlint.ir.plan import Phase
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.markdown import Block, Code, Heading, Paragraph, Phrase, Preformatted, Table, markdown
@@ -15,7 +16,7 @@ from tvlint.reporters.forge.markdown import fitting, remarks
 from tvlint.reporters.lanes import length, merged, starts
 from tvlint.reporters.text.paths import relative
 from tvlint.reporters.text.ranks import describe
-from tvlint.reporters.text.totals import SEVERITIES, counted, summary
+from tvlint.reporters.text.totals import SEVERITIES, summary
 
 SUMMARY_BYTES = 1_000_000
 """The summary of a step holds 1 MiB."""

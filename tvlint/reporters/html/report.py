@@ -8,6 +8,7 @@ from tvlint.findings import Comparison, Difference, Finding, Outcome, Problem, R
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.outline import Outline
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.html import Content, Element, tag
@@ -19,7 +20,7 @@ from tvlint.reporters.one_cause import OneCause, common_help, of_one_cause
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_severity, bytes_text, counted, files_by_need, seconds_text, stage_counts, summary
+from tvlint.reporters.text.totals import by_severity, bytes_text, files_by_need, seconds_text, stage_counts, summary
 
 MOST_FILES = 3
 """Of more files that lack the same thing, only the first are named; the JSON report has all."""

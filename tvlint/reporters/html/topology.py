@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.plurals import counted
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.html import Content, Element, tag
 from tvlint.reporters.html import topology_svg as drawing
@@ -26,7 +27,6 @@ from tvlint.reporters.text.topology_words import (
     sources,
     world,
 )
-from tvlint.reporters.text.totals import counted
 from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.of_plan import LaneSteps, PlanTopology

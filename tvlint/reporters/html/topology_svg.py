@@ -7,12 +7,12 @@ from math import prod
 
 from tvlint.ir.configuration import Unknown
 from tvlint.ir.mesh import Mesh
+from tvlint.plurals import counted
 from tvlint.reporters.escape.html import Content, Element, tag
 from tvlint.reporters.html.page import drawing, svg
 from tvlint.reporters.text.topology_mesh import ends
 from tvlint.reporters.text.topology_ranks import members
 from tvlint.reporters.text.topology_words import GIB, chunk
-from tvlint.reporters.text.totals import counted
 from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import Grid, GroupKind
 from tvlint.topology.topology import Pipeline

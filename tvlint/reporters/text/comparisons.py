@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvlint.findings import Comparison, Difference
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.markdown import Block, Bold, Code, Heading, Phrase, Table
 from tvlint.reporters.escape.terminal import Line, Span, Style, line
 from tvlint.reporters.escape.visible import display_width, visible
 from tvlint.reporters.text.paths import relative
-from tvlint.reporters.text.totals import counted
 
 _LONGEST = 48
 

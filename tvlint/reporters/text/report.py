@@ -10,6 +10,7 @@ from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Rel
 from tvlint.home import page_of
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
+from tvlint.plurals import counted
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
@@ -22,7 +23,6 @@ from tvlint.reporters.text.totals import (
     SEVERITIES,
     by_place,
     bytes_text,
-    counted,
     coverage_text,
     judged_text,
     recognised_text,

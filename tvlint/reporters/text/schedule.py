@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvlint.analyses.schedule.summary import Summary
 from tvlint.analyses.schedule.timing import Timing
 from tvlint.ir.schedule import ActionKind
+from tvlint.plurals import counted
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
 
@@ -80,5 +81,5 @@ def _timeline(summary: Summary, timing: Timing, width: int) -> list[str | Line]:
     if timing.makespan > room:
         lines.append(f"the first {room} of {timing.makespan} units; `-o html:FILE` draws all")
     if len(timing.ranks) > MAXIMAL_RANKS:
-        lines.append(f"the first {MAXIMAL_RANKS} of {len(timing.ranks)} ranks")
+        lines.append(f"the first {MAXIMAL_RANKS} of {counted(len(timing.ranks), 'rank')}")
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.plurals import counted
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, terminal
 from tvlint.reporters.escape.visible import visible
@@ -26,7 +27,6 @@ from tvlint.reporters.text.topology_words import (
     sources,
     world,
 )
-from tvlint.reporters.text.totals import counted
 from tvlint.topology.footprint import StageMemory
 from tvlint.topology.known import VOCABULARIES
 from tvlint.topology.of_plan import PlanTopology

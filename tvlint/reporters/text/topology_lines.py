@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from tvlint.plurals import counted
 from tvlint.reporters.escape.terminal import Line, Span, Style, line
 from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.text.topology_ranks import examples
-from tvlint.reporters.text.totals import counted
 from tvlint.topology.grid import GroupKind
 
 NAME = 20

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.plurals import counted
 from tvlint.reporters.escape.terminal import Line
 from tvlint.reporters.text.ranks import describe
 from tvlint.reporters.text.topology_lines import groups, heading, rows, titled
 from tvlint.reporters.text.topology_ranks import members
 from tvlint.reporters.text.topology_words import shown_fact, sizes
-from tvlint.reporters.text.totals import counted
 from tvlint.topology.of_plan import LaneSteps, PlanTopology, UsedGroups
 
 MAXIMAL_LINES = 32

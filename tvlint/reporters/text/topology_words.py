@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.mesh import Mesh
+from tvlint.plurals import counted
 from tvlint.reporters.escape.visible import visible
-from tvlint.reporters.text.totals import counted
 from tvlint.topology import activations, optimizer, schedule
 from tvlint.topology.fit import Change
 from tvlint.topology.quantity import need

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tvlint.findings import Finding, NotEvaluated, Outcome, Report, Severity, StageCounts, Verdict
+from tvlint.plurals import counted
 
 SEVERITIES = tuple(Severity)
 
@@ -27,12 +28,6 @@ def _badness(finding: Finding) -> int:
 def published(severity: Severity, fail_on: Severity) -> Severity:
     """Return the severity for a service, which fails for errors only: an error where the run fails for it."""
     return Severity.ERROR if SEVERITIES.index(severity) <= SEVERITIES.index(fail_on) else severity
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`, `16,384 micro-batches`."""
-    plural = f"{noun}{'es' if noun.endswith(('ch', 'ss')) else 's'}"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def stage_counts(stages: StageCounts) -> str:

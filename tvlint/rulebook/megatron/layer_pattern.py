@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tvlint.ir.patterns import Pattern
+from tvlint.plurals import counted
 
 _TOKEN = Pattern(r"\s*((?:0+|[1-9][0-9]{0,8})(?![0-9])|[-+*(),\[\]])")
 """A number as Python writes it, without zeros before it, or a sign."""
@@ -47,7 +48,7 @@ def expert_layers(frequency: int | str | tuple[object, ...], layers: int) -> tup
             raise ValueError(f"{frequency} is not positive")
         return tuple(number % frequency == 0 for number in range(layers))
     if len(frequency) != layers:
-        raise ValueError(f"the pattern has {len(frequency)} layers, the model {layers}")
+        raise ValueError(f"the pattern has {counted(len(frequency), 'layer')}, the model {layers}")
     return tuple(kind not in (0, False) for kind in frequency)
 
 

@@ -38,7 +38,9 @@ def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...
     for text in texts:
         name, _, path = text.partition(":")
         if name not in known:
-            raise OutputError(f"unknown format `{name}`", did_you_mean(name, known))
+            ending = os.path.splitext(name)[1].removeprefix(".")
+            file = f"a file comes after its format: `-o {ending if ending in known else known[0]}:{text}`"
+            raise OutputError(f"unknown format `{name}`", file if ending else did_you_mean(name, known))
         if ":" in text and not path:
             raise OutputError(f"`-o {text}` names no file", f"write `-o {name}` for the standard output")
         outputs.append(Output(name, path))

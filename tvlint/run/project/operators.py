@@ -10,6 +10,7 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.near_names import did_you_mean
 from tvlint.ops.annotations.declared import AnnotationError, Declared, parse
+from tvlint.plurals import counted
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -85,7 +86,9 @@ def _declared(
         return None
     arguments, count = values.get("arguments", ()), len(parsed.operands)
     if arguments and (len(arguments) != count or len(set(arguments)) != count):
-        said = f"there are {len(arguments)} arguments, and the annotation has {count} operands"
+        said = (
+            f"the declaration lists {counted(len(arguments), 'argument')}, and the annotation has {counted(count, 'operand')}"
+        )
         wrong(place("arguments"), said, "name the tensors, each once, in the order of the annotation; leave constants out")
         return None
     positions = tuple(tuple(_position(one, arguments) for one in one_set) for one_set in linear)

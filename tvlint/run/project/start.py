@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tvlint.findings import Report, Severity
 from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS
-from tvlint.reporters.text.totals import counted
+from tvlint.plurals import counted
 
 NNSCALER = "nnscaler"
 """Its files say themselves on how many ranks they run, and no rule asks elsewhere."""

@@ -32,6 +32,7 @@ from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.kinds import Kind, kind_of, kinds_given
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind
+from tvlint.plurals import counted
 
 _MOST_CONTRIBUTIONS = 256
 """Behind each layer a part of a sum that was taken for complete is a part of more sums, in three times as many ways. A right
@@ -305,7 +306,7 @@ def _kind_given(machine: Machine, operator: Operator, name: str) -> Kind | None:
 
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
     if value is not None and len(value.leaves) > _MOST_CONTRIBUTIONS:
-        text = f"makes `{name}` of {len(value.leaves):,} contributions, of which {_MOST_CONTRIBUTIONS} are followed"
+        text = f"makes `{name}` of {counted(len(value.leaves), 'contribution')}, of which {_MOST_CONTRIBUTIONS} are followed"
         tell(machine, rank, operator, Mismatch("ambiguous-sum", text, refutes=False))
         value = None
     rank.trail.append(value)

@@ -346,7 +346,7 @@ def _repeated_dimension(form: Form, whole: Shape, local: Shape) -> tuple[int, in
         raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
     new = len(made) - len(local)
     if new < 0:
-        raise UnsupportedError(f"`{form.op}` of {len(local)} dimensions into {len(made)}")
+        raise UnsupportedError(f"`{form.op}` of shape {local} into {made}")
     longer = [dim for dim, (size, wanted) in enumerate(zip(local, made[new:], strict=True)) if size != wanted]
     of_several = [dim for dim in longer if local[dim] == 1 != whole[dim]]
     if not of_several:

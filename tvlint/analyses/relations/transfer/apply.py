@@ -23,6 +23,7 @@ from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pendi
 from tvlint.analyses.relations.transfer.relation import NEGATED, Fold, Joined, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
+from tvlint.plurals import counted
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
@@ -116,7 +117,7 @@ def _pieces_of_names(world: World, use: Use) -> dict[str, tuple[Pieces, int]]:
     for position, (names, value) in enumerate(use.operands):
         whole = world.terms.shape[world.terms.whole(value.term)]
         if len(names) != len(whole):
-            text = f"takes {len(names)} dimensions of a tensor of {len(whole)}"
+            text = f"takes {counted(len(names), 'dimension')} of a tensor of {len(whole)}"
             raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
         for name, piece, size in zip(names, world.values.pieces_of(value), whole, strict=True):
             known = found.setdefault(name, (piece, size)) if name != ONE else (piece, size)

@@ -16,6 +16,7 @@ from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
 from tvlint.ir.operators import GATHERS, Collective, Communicate
 from tvlint.ir.reductions import ADDING, EXTREMES
 from tvlint.ops.spec import Shape
+from tvlint.plurals import counted
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 
@@ -173,9 +174,9 @@ def chunk(world: World, value: Value, dim: int, position: int, count: int, split
     step, rest = divmod(high - low, count)
     sizes = splits or (step,) * count
     if (rest and not splits) or (world.terms.slot[value.term] == dim and world.slots > 1):
-        raise Mismatch("uneven-chunk", f"cuts {high - low} elements into {count} pieces", refutes=False)
+        raise Mismatch("uneven-chunk", f"cuts {counted(high - low, 'element')} into {counted(count, 'piece')}", refutes=False)
     if splits and (len(splits) != count or min(splits) < 1 or sum(splits) != high - low):
-        text = f"cuts {high - low} elements into {count} pieces of sizes {list(splits)}"
+        text = f"cuts {counted(high - low, 'element')} into {counted(count, 'piece')} of sizes {list(splits)}"
         raise Mismatch("unequal-splits", text, refutes=False)
     start = low + sum(sizes[:position])
     cut = world.values.with_box(value, (*value.box[:dim], (start, start + sizes[position]), *value.box[dim + 1 :]))

@@ -11,6 +11,7 @@ from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.ir.location import Location
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
+from tvlint.plurals import counted
 
 
 class Mismatch(Exception):
@@ -116,7 +117,7 @@ def indices_of(
     for position, (names, value) in enumerate(operands):
         shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
         if len(names) != len(shape):
-            text = f"takes {len(names)} dimensions of a tensor of {len(shape)}"
+            text = f"takes {counted(len(names), 'dimension')} of a tensor of {len(shape)}"
             raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
         for dim, name in enumerate(names):
             low, high = value.box[dim]

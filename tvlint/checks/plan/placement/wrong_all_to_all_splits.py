@@ -10,6 +10,7 @@ from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding
 from tvlint.ir.operators import Collective, Communicate
+from tvlint.plurals import counted
 from tvlint.rule import Rule
 
 
@@ -109,12 +110,12 @@ def _fault(operator: Communicate, shape: tuple[int, ...], members: int) -> str:
     """Return what is wrong with the sizes that an all-to-all sends and receives, in words; empty: nothing."""
     for what, splits in (("splits", operator.splits), ("receive-splits", operator.receive_splits)):
         if splits and len(splits) != members:
-            return f"{len(splits)} {what} for {members} ranks"
+            return f"{len(splits)} {what} for {counted(members, 'rank')}"
     dim = operator.dim if operator.dim is not None else 0
     if not -len(shape) <= dim < len(shape):
         return ""
     if operator.splits and sum(operator.splits) != shape[dim]:
         return f"splits {list(operator.splits)} add up to {sum(operator.splits)}, the dimension has {shape[dim]}"
     if not operator.splits and shape[dim] % members:
-        return f"a dimension of {shape[dim]} for {members} ranks"
+        return f"a dimension of {shape[dim]} for {counted(members, 'rank')}"
     return ""

@@ -14,6 +14,7 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.spec import ONE, Family
 from tvlint.ops.spec import Call as TableCall
 from tvlint.ops.table import spec_of
+from tvlint.plurals import counted
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode
 from tvlint.readers.capture.lifting.program import Exchange, Ref, Type
 
@@ -194,7 +195,7 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
     if bound is None:
         return ""
     if len(bound.outputs) < len(results):
-        return f"`{call.op}` gives {len(bound.outputs)} of {len(results)} results"
+        return f"`{call.op}` gives {len(bound.outputs)} of {counted(len(results), 'result')}"
     sizes = {ONE: 1, **bound.sizes}
     for names, shape in zip(bound.operands, operands, strict=False):
         sizes |= dict(zip(names, shape, strict=False))

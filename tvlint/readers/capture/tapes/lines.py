@@ -15,6 +15,7 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
+from tvlint.plurals import counted
 from tvlint.readers.capture.tapes.operations import base_of
 from tvlint.readers.capture.tapes.tape import (
     Argument,
@@ -165,7 +166,7 @@ class _Rank:
     def _window(self, line: dict[str, Any]) -> None:
         shape, stride = _counts(line["shape"]), _counts(line["stride"])
         if len(shape) != len(stride):
-            raise self._fail(f"{len(stride)} strides for {len(shape)} dimensions")
+            raise self._fail(f"{counted(len(stride), 'stride')} for {counted(len(shape), 'dimension')}")
         self._once(self.windows, line["tensor"], "tensor")
         window = Window(int(line["storage"]), int(line["offset"]), shape, stride, line["dtype"])
         if line["dtype"] in _PAIRS:
@@ -302,13 +303,13 @@ class _Rank:
         if int(line.get("root", group[0] if group else 0)) not in group:
             raise self._fail(f"rank {line.get('root', 0):.0f} is none of the group")
         if not _fits(kind, len(inputs), len(outputs)):
-            raise self._fail(f"a `{kind}` of {len(inputs)} tensors gives {len(outputs)}")
+            raise self._fail(f"a `{kind}` of {counted(len(inputs), 'tensor')} gives {len(outputs)}")
         if "reduce" in _TAKES.get(kind, ()) and not line.get("reduce"):
             raise self._fail(f"a `{kind}` does not say how it reduces")
         taken = _TAKES.get(kind, frozenset()) if kind != "all-to-all" or len(inputs) == 1 else frozenset()
         more = sorted((_ARGUMENTS - taken) & line.keys())
         if more:
-            raise self._fail(f"a `{kind}` of {len(inputs)} tensors takes no `{more[0]}`")
+            raise self._fail(f"a `{kind}` of {counted(len(inputs), 'tensor')} takes no `{more[0]}`")
         moved = zip(inputs, outputs, strict=True) if len(inputs) == len(outputs) else ((*inputs, *outputs),)
         if any(len({self.windows[number].dtype for number in numbers}) > 1 for numbers in moved):
             raise self._fail(f"a `{kind}` of numbers of one type gives those of another")

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Peer, Receive, Send, Value
+from tvlint.plurals import counted
 from tvlint.readers.nnscaler.pickle.records import (
     Malformed,
     Work,
@@ -118,7 +119,7 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
         produced = tensors.names(required(record, "_outputs", "a primitive"), "the outputs of a primitive")
         if not forward and (kind(prim) in _FUSED or (len(prims) == 1 and not {*consumed, *produced} & {*inputs, *outputs})):
             if len(prims) != 1:
-                raise Malformed(f"a backward adapter holds `{kind(prim)}` among {len(prims)} primitives")
+                raise Malformed(f"a backward adapter holds `{kind(prim)}` among {counted(len(prims), 'primitive')}")
             consumed, produced = inputs, outputs
         wired.append((prim, record, consumed, produced))
     last = {name: index for index, (*_, produced) in enumerate(wired) for name in produced}

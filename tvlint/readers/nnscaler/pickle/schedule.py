@@ -9,6 +9,7 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients
 from tvlint.ir.plan import Phase, Program, Role, Segment, Step
+from tvlint.plurals import counted
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.pickle.adapters import Scope, cuts_gradients, lower_adapter
 from tvlint.readers.nnscaler.pickle.operators import Operators
@@ -112,7 +113,8 @@ class _Device:
         outputs = self._names(record, "_outputs", role)
         kept = self.kept[name]
         if len(inputs) != len(segment.inputs) or len(outputs) != len(kept):
-            raise Malformed(f"a use of `{name}` has {len(inputs)} inputs and {len(outputs)} outputs, the cell another number")
+            used = f"{counted(len(inputs), 'input')} and {counted(len(outputs), 'output')}"
+            raise Malformed(f"a use of `{name}` has {used}, the cell another number")
         return Step(name, micro_batch, inputs, tuple([out for out, keep in zip(outputs, kept, strict=True) if keep]))
 
     def _names(self, record: dict[str, Any], which: str, role: Role = Role.ACTIVATION) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
+from tvlint.plurals import counted
 from tvlint.readers.document import Document
 from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 from tvlint.readers.sources.json_nodes import NotJson, parse
@@ -204,7 +205,7 @@ def _misfits(path: str, splits: tuple[Split, ...]) -> Iterator[Finding]:
     left = [number for number in operators if number not in named]
     if splits and left and not wrong:
         message = (
-            f"the plan says nothing of {len(left)} operators of the traced graph beside it, such as"
+            f"the plan says nothing of {counted(len(left), 'operator')} of the traced graph beside it, such as"
             f" {left[0]} (`{operators[left[0]].op}`), and every device runs them whole"
         )
         yield Finding(_MISFIT, Severity.WARNING, message, splits[0].location, _MISFIT_HELP, place)

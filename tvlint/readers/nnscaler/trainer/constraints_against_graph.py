@@ -14,6 +14,7 @@ from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Call, Trait
 from tvlint.ops.table import interpreted, spec_of
+from tvlint.plurals import counted
 from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 
 DIMENSION = re.compile(r"\([^()]*\)|[^\s()]+")
@@ -66,7 +67,7 @@ def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator
 def _weightless(name: str, index: int, dimension: int) -> str:
     """Return why a function surely has no such dimension, whatever the model; empty where it may have."""
     rank = _rank_of_weight(name) if index == 1 else None
-    return f"its tensor 1, the weight, has {rank} dimensions" if rank is not None and dimension >= rank else ""
+    return f"its tensor 1, the weight, has {counted(rank, 'dimension')}" if rank is not None and dimension >= rank else ""
 
 
 def _rank_of_weight(name: str) -> int | None:
@@ -83,7 +84,7 @@ def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:
     """Return why the operator has no such dimension to split; empty where it has one, or that is not known."""
     tensors = (*operator.inputs, *operator.outputs)
     if index >= len(tensors):
-        return f"it has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs"
+        return f"it has {counted(len(operator.inputs), 'input')} and {counted(len(operator.outputs), 'output')}"
     given = tensors[index]
     if not isinstance(given, str):
         return f"its input {index} is no tensor"

@@ -15,6 +15,7 @@ from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import Box, Phase, Plan, Role, Tensor
 from tvlint.ir.reductions import EXTREMES
+from tvlint.plurals import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def pieces_placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int)
             raise Mismatch("declared-placement", text, refutes=False)
         held = _pieces_on_axis(placement, pieces[dim], axis.size, coordinates[axis.name])
         if held is None:
-            raise Mismatch("uneven-shard", f"`{tensor.name}` does not divide over {axis.size} ranks", refutes=False)
+            raise Mismatch("uneven-shard", f"`{tensor.name}` does not divide over {counted(axis.size, 'rank')}", refutes=False)
         pieces[dim] = held
     return tuple(pieces)
 
@@ -238,7 +239,9 @@ def batch_of(reference: Inputs, parallel: Inputs, times: tuple[int, int]) -> Bat
     shape, they are the same slots along whichever dimension the loader cuts them; it is taken to be the first.
     """
     if len(reference.names) != len(parallel.names):
-        raise _other_inputs(f"the reference reads {len(reference.names)} inputs and the parallel plan {len(parallel.names)}")
+        raise _other_inputs(
+            f"the reference reads {counted(len(reference.names), 'input')} and the parallel plan {len(parallel.names)}"
+        )
     if reference.dtypes != parallel.dtypes:
         here, there = (", ".join(inputs.dtypes) for inputs in (parallel, reference))
         raise _other_inputs(f"inputs have dtypes {there} in the reference and {here} here")

@@ -22,6 +22,7 @@ from tvlint.ops.families.attention import shares_heads
 from tvlint.ops.families.shaping import viewed_shape
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, MisfitError, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import adds_both, spec_of
+from tvlint.plurals import counted
 
 REPEATED = "repeat-interleave"
 EXPAND = "expand"
@@ -31,7 +32,7 @@ def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> S
     """Return the results of one annotated operator."""
     call, bound = case.call, case.bound
     if len(bound.outputs) != max(1, len(call.outputs)):
-        raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
+        raise UnsupportedError(f"`{call.op}` with {counted(len(call.outputs), 'output')}")
     rest = besides_zeros(machine, case, values)
     if rest is not None:
         return Saved(case.name, bound, Family.IDENTITY, values, (rest,))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import NOT_UNDERSTOOD, Collective, Communicate, Compute
+from tvlint.plurals import counted
 from tvlint.readers.nnscaler.gencode.lint.parameter_slices import of_the_graph, slices
 from tvlint.readers.nnscaler.gencode.lint.reductions import error, flags, reducer_groups, reducers, unreduced, waits
 from tvlint.readers.nnscaler.gencode.lint.replicated_operators import replicated
@@ -124,7 +125,7 @@ def _returned(folder: Folder) -> Iterator[Finding]:
 def _batches(order: tuple[int, tuple[int, ...]]) -> str:
     count, batches = order
     listed = ", ".join(map(str, batches[:8])) + (", ..." if len(batches) > 8 else "")
-    return f"{count} values" + (f" (of the micro-batches {listed})" if batches else "")
+    return f"{counted(count, 'value')}" + (f" (of the micro-batches {listed})" if batches else "")
 
 
 def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
@@ -136,7 +137,7 @@ def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
         if file.micro_batches not in (None, drawn) and drawn:
             yield error(
                 "uneven-data-loading",
-                f"rank {file.rank} says that a step takes {file.micro_batches} micro-batches and draws {drawn}",
+                f"rank {file.rank} says that a step takes {counted(file.micro_batches, 'micro-batch')} and draws {drawn}",
                 file.micro_batches_source or Location(file.path),
                 "`nmicros_per_scheduler_step` is how many batches the runtime gives the step",
                 ranks=(file.rank,),
@@ -155,7 +156,7 @@ def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
         if len(loads) != usual:
             yield error(
                 "uneven-data-loading",
-                f"rank {file.rank} draws {len(loads)} micro-batches a step where other ranks draw {usual}",
+                f"rank {file.rank} draws {counted(len(loads), 'micro-batch')} a step where other ranks draw {usual}",
                 loads[-1].source if loads else file.train_source or Location(file.path),
                 "a rank that draws fewer batches falls behind, and pairs data of one step with work of another",
                 ranks=(file.rank,),

@@ -10,6 +10,7 @@ from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Program, Role, Segment, Step
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+from tvlint.plurals import counted
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient, recorded
 from tvlint.readers.nnscaler.gencode.lower.operators import Body
@@ -102,7 +103,9 @@ class Schedule(Steps):
                 built.declare(outer, (built.scalar, "float32"), Role.ACTIVATION)
         taken = tuple(gradient(one) for one, outer in zip(results, gradients, strict=True) if outer)
         if len(action.results) not in (len(leaves), 0):
-            raise ReadError(f"`backward` of {len(leaves)} inputs gives {len(action.results)} gradients", action.source)
+            raise ReadError(
+                f"`backward` of {counted(len(leaves), 'input')} gives {counted(len(action.results), 'gradient')}", action.source
+            )
         leaving = tuple(gradient(one) for one in leaves) if action.results else ()
         lone = len(action.results) == 1 and action.inputs[0] in self.loaded and not self._used(action.results[0])
         name = self._backward_segment(action.segment, leaves, results, taken, leaving, frozenset(leaving if lone else ()))

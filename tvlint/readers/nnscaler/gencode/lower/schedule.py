@@ -10,6 +10,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import NOT_UNDERSTOOD, Collective, Communicate, Compute, Group, Operator, ReduceGradients
 from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.ir.reductions import reduction_named
+from tvlint.plurals import counted
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import as_expansion, makers, widened, widened_in_place
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual
@@ -106,7 +107,8 @@ class Steps:
         body = self.built.bodies[self.rank, action.method]
         if len(action.outputs) not in (len(body.outputs), 0) or (body.outputs and not action.outputs):
             raise ReadError(
-                f"`{action.method}` returns {len(body.outputs)} values and {len(action.outputs)} are taken", action.source
+                f"`{action.method}` returns {counted(len(body.outputs), 'value')} and {len(action.outputs)} are taken",
+                action.source,
             )
         if name not in self.built.segments:
             self._segment(name, action, method, body, inputs)

@@ -11,6 +11,7 @@ from tvlint.ops.annotations.bracketed import without_bracketed
 from tvlint.ops.families.shaping import viewed_shape
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError, call_of
 from tvlint.ops.table import has_trait, spec_of
+from tvlint.plurals import counted
 
 Kind: TypeAlias = tuple[tuple[int, ...], str]
 """Shape and dtype; an empty dtype is not known."""
@@ -103,7 +104,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
     if viewed is not None:
         return dict.fromkeys(operator.outputs, (viewed, dtype))
     if len(bound.outputs) != len(operator.outputs):
-        raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs", certain=False)
+        raise Contradiction(f"`{operator.op}` has {counted(len(operator.outputs), 'output')}", certain=False)
     sizes = _sizes(operator.op, bound, call.shapes)
     sizes.update({name: size for name, size in bound.sizes.items() if name not in sizes})
     found: dict[str, Kind] = {}
@@ -170,7 +171,7 @@ def _communicated(operator: Communicate, known: Mapping[str, Kind]) -> dict[str,
         sizes[dim] *= count
     elif operator.kind in (Collective.CHUNK, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL) and dim is not None:
         if sizes[dim] % count:
-            raise Contradiction(f"shape {shape} in {count} pieces of dim {dim}", certain=True)
+            raise Contradiction(f"shape {shape} in {counted(count, 'piece')} of dim {dim}", certain=True)
         sizes[dim] //= count
         if operator.kind is Collective.ALL_TO_ALL and operator.concat_dim is not None:
             sizes[operator.concat_dim] *= count

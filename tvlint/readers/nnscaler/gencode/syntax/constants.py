@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from tvlint.plurals import counted
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.syntax.method_body import read_method
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes, arguments_of
@@ -43,7 +44,7 @@ def _execute(
         found.methods[name] = read_method(nodes, found.functions[name], constants)
     method = found.methods[name]
     if method.constants and len(method.returns) != len(action.outputs):
-        said = f"`{name}` returns {len(method.returns)} values and {len(action.outputs)} are taken"
+        said = f"`{name}` returns {counted(len(method.returns), 'value')} and {len(action.outputs)} are taken"
         raise ReadError(said, action.source)
     taken = tuple(value for value in action.inputs if value not in known)
     for outer in action.outputs:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint.ir.operators import Value
+from tvlint.plurals import counted
 from tvlint.readers.nnscaler.gencode.syntax.expressions import opaque_op
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes, NotUnderstood
 from tvlint.readers.nnscaler.gencode.syntax.records import Opaque, Parameter, RankFile, Reducer
@@ -198,7 +199,9 @@ class _Init:
             said = f"`{name}` has {groups} groups (`zero_ngroups`), which it may have only with `zero` and all-reduce"
             raise self.nodes.fail(node, said)
         if given.get("zero") and (not isinstance(groups, int) or groups < 1 or len(ranks) % groups):
-            raise self.nodes.fail(node, f"`{name}` of {len(ranks)} ranks cannot be cut into {groups} groups (`zero_ngroups`)")
+            raise self.nodes.fail(
+                node, f"`{name}` of {counted(len(ranks), 'rank')} cannot be cut into {groups} groups (`zero_ngroups`)"
+            )
         self.found.reducers[name] = Reducer(
             name,
             tuple(rank for rank in ranks if isinstance(rank, int)),

@@ -6,6 +6,7 @@ import ast
 import re
 
 from tvlint.ir.location import Location
+from tvlint.plurals import counted
 from tvlint.readers.nnscaler.gencode.syntax.expressions import names_in, opaque_op
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes, NotUnderstood, arguments_of
 from tvlint.readers.nnscaler.gencode.syntax.records import (
@@ -56,7 +57,7 @@ def read_forward(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> No
                 runs.append(Execute(method, nodes.given(given, node), nodes.targets(target), True, True, nodes.at(node)))
                 found.actions.append(runs[-1])
                 if len(runs[-1].inputs) != len(found.methods[method].arguments):
-                    raise nodes.fail(node, f"`{method}` is given {len(given)} values and takes other")
+                    raise nodes.fail(node, f"`{method}` is given {counted(len(given), 'value')} and takes other")
             case ast.Return(value=value) if index == len(function.body) - 1:
                 found.returned = nodes.returned(value, node)
                 found.returned_at = nodes.source.at(node)
@@ -132,7 +133,7 @@ class _Train:
         if callee == "next":
             given = self.nodes.starred(call.args, call)
             if len(given) != 1 or call.keywords:
-                raise self.nodes.fail(node, f"`next` is given {len(given)} values and takes one data loader")
+                raise self.nodes.fail(node, f"`next` is given {counted(len(given), 'value')} and takes one data loader")
             if given[0] not in loaders:
                 raise self.nodes.fail(node, f"`next` of `{given[0]}`, which is no data loader")
             return Load(given[0], outputs, source)
@@ -149,7 +150,8 @@ class _Train:
                 name for action in self.found.actions for name in getattr(action, "outputs", getattr(action, "results", ()))
             }
             if len(made) != len(gradients) and known.issuperset(filter(None, gradients)):
-                said = f"`backward` of `{segment}` is given {len(made)} results and {len(gradients)} gradients for them"
+                for_them = counted(len(gradients), "gradient")
+                said = f"`backward` of `{segment}` is given {counted(len(made), 'result')} and {for_them} for them"
                 raise self.nodes.fail(node, said, "each result has a gradient, or None where it is the loss")
             return RunBackward(str(segment), inputs, made, gradients, outputs, skipped_at is not None, source)
         if callee in (f"{EXECUTOR}.fexecute", f"{EXECUTOR}.aexecute"):
@@ -167,10 +169,10 @@ class _Train:
             inputs = self.nodes.starred(rest[1:], node)
             expected = len(self.found.methods[method].arguments)
             if len(inputs) != expected:
-                raise self.nodes.stops(node, f"`{method}` is given {len(inputs)} values and takes {expected}")
+                raise self.nodes.stops(node, f"`{method}` is given {counted(len(inputs), 'value')} and takes {expected}")
             gives, taken = _flat(self.found.functions[method].body[-1]), _flat(node.targets[0])
             if gives and taken and gives != taken:
-                raise self.nodes.stops(node, f"`{method}` returns {gives} values and {taken} are taken")
+                raise self.nodes.stops(node, f"`{method}` returns {counted(gives, 'value')} and {taken} are taken")
             return Execute(method, inputs, outputs, forward, tracked, source, skipped_at)
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=old), attr="detach"), args=[], keywords=[]) if len(outputs) == 1:

@@ -161,7 +161,7 @@ def _between_steps(
             if name not in loaded and (plan.has_role(name, *GIVEN) or plan.has_role(inner, *GIVEN)):
                 continue
             tensor = plan.tensors.get(name) or plan.tensors.get(inner)
-            if step.micro_batch < 0 and (step.inputs is None or any(made == name for made, _ in produced)):
+            if step.micro_batch < 0 and any(made == name for made, _ in produced):
                 continue
             origins = (segment for (made, batch), segment in ever.items() if made == name and step.micro_batch in (batch, -1))
             origin = next(origins, None) if step.micro_batch < 0 else ever.get((name, step.micro_batch))

@@ -19,6 +19,35 @@ from tvlint.ops.spec import ONE, Family, OpSpec, Trait
 from tvlint.ops.table import has_trait
 
 
+def copies_in_a_row(terms: Terms, term: int, dim: int) -> int:
+    """Return how many indices of a dimension in a row are alike, since a value was expanded before views joined dimensions."""
+    head, operands = terms.keys[term], terms.operands[term]
+    if len(operands) == 1 and head[0] == "view":
+        first = made = 0
+        for given, sizes in head[1]:
+            if made == dim and not sizes:
+                return _copies_of_last(terms, operands[0], range(first, first + given))
+            first, made = first + given, made + 1 + len(sizes)
+    elif len(operands) == 1 and len(head) == 5:
+        before, after, *_ = head[3]
+        if after[dim] in before and has_trait(str(head[0]), Trait.VIEW):
+            return copies_in_a_row(terms, operands[0], before.index(after[dim]))
+        if after[dim] not in before and has_trait(str(head[0]), Trait.BROADCAST):
+            return terms.shape[term][dim]
+    return 1
+
+
+def _copies_of_last(terms: Terms, term: int, dims: range) -> int:
+    """Return how many indices in a row are alike of what dimensions in a row are joined to."""
+    found = 1
+    for dim in reversed(dims):
+        copies = copies_in_a_row(terms, term, dim)
+        found *= copies
+        if copies < terms.shape[term][dim]:
+            break
+    return found
+
+
 def filled_alike(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value]) -> tuple[Saved | None, ...] | None:
     """Return what puts tensors of one number in the place of such operands, as long as the others are; None where none is.
 

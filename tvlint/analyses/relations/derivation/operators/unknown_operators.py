@@ -10,6 +10,7 @@ import re
 
 from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.analyses.relations.derivation.operators.alike import copies_in_a_row
 from tvlint.analyses.relations.derivation.operators.overwriting import forget_what_was_read
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
 from tvlint.analyses.relations.transfer.apply import incomplete
@@ -147,7 +148,8 @@ def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismat
 def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys: Value) -> bool:
     """Return whether the kernel pairs a head of queries with another head of keys than all heads together would.
 
-    Each head of keys serves as many heads of queries in a row: two pairings that agree up to their second steps agree.
+    Each head of keys serves as many heads of queries in a row: two pairings that agree up to their second steps agree. Copies of
+    a head of keys are that head.
     Nothing is known of kernels that have no one layout.
     """
     row, terms, pieces = row_of(operator.op), machine.world.terms, machine.world.values.pieces_of
@@ -164,7 +166,9 @@ def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys:
     here, everywhere = count // served, size // all_keys
     steps = (here, 2 * here, everywhere - low % everywhere, 2 * everywhere - low % everywhere)
     heads = {0, count - 1, *(step + side for step in steps for side in (-1, 0))}
-    return any((low + head) // everywhere - first != head // here for head in heads if 0 <= head < count)
+    alike = copies_in_a_row(terms, terms.whole(keys.term), dim)
+    pairs = [((low + head) // everywhere, first + head // here) for head in heads if 0 <= head < count]
+    return any(one != other and one // alike != other // alike for one, other in pairs)
 
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.dataflow.def_use import overwritten, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
-from tvlint.ir.operators import Backward, Communicate, Compute, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind
@@ -47,35 +47,47 @@ def weights_updated(facts: Facts) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class WithoutGradient:
-    """The update at (`segment`, `index`) steps `weight`, which nothing gives a gradient, though `other` has one."""
+    """The operator at (`segment`, `index`) uses the gradient of `weight`, which nothing makes."""
 
     weight: str
-    other: str
     segment: str
     index: int
 
 
 def without_gradients(facts: Facts) -> Iterator[WithoutGradient]:
-    """Yield the weights that are updated and never get a gradient, in plans whose backward gives others one, each once."""
+    """Yield the weights that are reduced or updated and never get a gradient, though backward gives others one or goes through
+    what reads them, each once.
+    """
     plan, owners, made = facts.plan, owners_of_gradients(facts), set[str]()
-    run = {step.segment for step in plan.steps()} & plan.segments.keys()
-    operators = [(name, index, each) for name in sorted(run) for index, each in enumerate(plan.segments[name].operators)]
+    run = [name for name in dict.fromkeys(step.segment for step in plan.steps()) if name in plan.segments]
+    operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
     for _, _, operator in operators:
         if isinstance(operator, Backward | Communicate | Compute):
             made.update(owners[name] for name in writes(operator) if name in owners)
-    if not made:
-        return
     given = {plan.tensors[weight].logical or weight for weight in made}
     given |= {plan.tensors[weight].storage for weight in made} - {""}
+    reached = _reached([operator for _, _, operator in operators], plan)
     seen = set[str]()
     for segment, index, operator in operators:
-        for weight in operator.weights if isinstance(operator, Update) else ():
+        stepped = operator.weights if isinstance(operator, Update) else ()
+        used = operator.weights if isinstance(operator, ReduceGradients) else (owners.get(name, "") for name in reads(operator))
+        for weight in (*(stepped if made else reached.intersection(stepped)), *reached.intersection(used)):
             tensor = plan.tensors.get(weight)
             if tensor is None or weight in made | seen or not given.isdisjoint({tensor.logical or weight, tensor.storage}):
                 continue
             if tensor.role is Role.WEIGHT and tensor.requires_grad and tensor.gradient not in plan.tensors:
                 seen.add(weight)
-                yield WithoutGradient(weight, min(made), segment, index)
+                yield WithoutGradient(weight, segment, index)
+
+
+def _reached(operators: list[Operator], plan: Plan) -> set[str]:
+    """Return the weights that get no gradient from operators whose results have gradients, or through which backward goes."""
+    backward = [operator for operator in operators if isinstance(operator, Backward)]
+    given = {of for each in backward for of, name in zip(each.forward.tensor_operands, each.outputs, strict=False) if name}
+    results = given.union(*(operator.forward.outputs for operator in backward))
+    forward = [operator for operator in operators if isinstance(operator, Compute)] if backward else []
+    used = {name for operator in forward if not results.isdisjoint(operator.outputs) for name in operator.tensor_operands}
+    return {name for name in used - given if plan.has_role(name, Role.WEIGHT)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.def_use import reads, uses, writes
 from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.ir.operators import Backward, Send
@@ -105,8 +105,10 @@ def _in_body(
     first = cache(lambda: _first(segment))
     seen: set[str] = set()
     for index, operator in enumerate(segment.operators):
-        for name in reads(operator):
+        for name in uses(operator):
             if name in known or name in seen or plan.has_role(name, *GIVEN):
+                continue
+            if name not in reads(operator) and not _is_misspelt(plan, name, named):
                 continue
             later = first().get(name)
             tensor = plan.tensors.get(name)

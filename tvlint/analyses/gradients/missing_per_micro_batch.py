@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tvlint.ir.operators import Backward, Compute
+from tvlint.ir.operators import Backward, Communicate, Compute
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 
 
@@ -66,7 +66,10 @@ def left_out(plan: Plan) -> Iterator[LeftOut]:
     """Yield where a backward, or the second half of a split one, is not run for some of the micro-batches that run forward: the
     first such use of a weight in a program.
     """
-    weights = frozenset(name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT)
+    weights = {name: name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    gathers = [operator for operator in plan.operators() if isinstance(operator, Communicate)]
+    pairs = [pair for operator in gathers for pair in zip(operator.inputs, operator.outputs, strict=False)]
+    weights |= {gathered: weights[name] for name, gathered in pairs if name in weights}
     given = {name: tuple(_given(plan, name, weights)) for name in plan.segments}
     taken = {name: tuple(_taken(segment, weights)) for name, segment in plan.segments.items()}
     for program in plan.programs:
@@ -95,7 +98,7 @@ def _batches(plan: Plan, program: Program) -> dict[str, frozenset[int]]:
     return {name: frozenset(batches) for name, batches in found.items() if plan.segments[name].phase in phases}
 
 
-def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...], int, bool]]:
+def _given(plan: Plan, name: str, weights: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], int, bool]]:
     """Yield the weights that the backwards of a segment are about, the outputs of their forwards, and which are given
     gradients.
     """
@@ -105,15 +108,15 @@ def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str
         operands = operator.forward.tensor_operands
         for operand, gradient in zip_longest(operands, operator.outputs[: len(operands)], fillvalue=""):
             if operand in weights:
-                yield operand, operator.forward.outputs, index, bool(gradient)
+                yield weights[operand], operator.forward.outputs, index, bool(gradient)
 
 
-def _taken(segment: Segment, weights: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Yield the weights that the operators of a segment take, with the outputs of each."""
+def _taken(segment: Segment, weights: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield the weights that the operators of a segment take, gathered or as they are, with the outputs of each."""
     for index, operator in enumerate(segment.operators):
         if isinstance(operator, Compute):
             for operand in (name for name in operator.tensor_operands if name in weights):
-                yield operand, operator.outputs, index
+                yield weights[operand], operator.outputs, index
 
 
 def _uses(

@@ -35,7 +35,7 @@ _PASSES = (Trait.SUM, Trait.VIEW, Trait.CONVERSION, Trait.RANGES, Trait.APART, T
 class Misused:
     """On `rank`, `operator` takes the gradient `name` of `owner` as that of `tensor`, gives it so or steps `tensor` with it.
 
-    `parted` names the operators that make `owner` and `tensor`, or one value that both are made from, where all else is alike.
+    For `no-gradient`, `name` is a value and `owner` the gradient of `tensor`. `parted` names the operators that make `owner` and `tensor`, or one value that both are made from, where all else is alike.
     """
 
     name: str
@@ -73,9 +73,14 @@ def _plain(terms: Terms, held: Held) -> Held:
 
 
 def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
-    """Yield backward operators that start with the gradient of another value."""
+    """Yield backward operators that start with the gradient of another value, or with a value that has a gradient itself while
+    theirs is there.
+    """
     terms = alone.world.terms
+    given = {pulled.value: pulled.name for pulled in alone.derived.pulled if pulled.is_given}
     for pulled in alone.derived.pulled:
+        if not pulled.is_given and pulled.value in given and pulled.gradient in given and isinstance(pulled.gradient, int):
+            yield Misused(pulled.name, given[pulled.value], pulled.of, "no-gradient", pulled.operator, pulled.rank)
         known = {} if pulled.is_given else owners.get(_plain(terms, pulled.gradient), {})
         if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeGuard
 
-from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Program, Role
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 Where = tuple[str, int]
 
@@ -149,15 +151,19 @@ def scattered(facts: Facts) -> Iterator[Scattered]:
         return
     operators = list(plan.operators())
     read = {name for operator in operators if not _is_step(operator) for name in reads(operator)} | set(plan.outputs)
-    written = {name for operator in operators for name in writes(operator)}
-    seen, followed = set[Where](), _in_segments(plan, lambda operator: isinstance(operator, Communicate) or _is_step(operator))
+    written = {name for operator in operators for name in (*writes(operator), *overwritten(operator))}
+    seen, followed = set[Where](), _in_segments(plan, lambda operator: isinstance(operator, Communicate | Compute))
     for program in plan.programs:
         pieces: dict[str, tuple[str, Where]] = {}
+        views: dict[str, str] = {}
         for where, operator in _run(followed, program):
             if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
-                weights = zip(operator.outputs, operator.inputs, strict=False)
+                weights = zip(operator.outputs, (views.get(name, name) for name in operator.inputs), strict=False)
                 pieces |= {piece: (weight, where) for piece, weight in weights if plan.has_role(weight, Role.WEIGHT)}
-            stepped = str(operator.inputs[0]) if _is_step(operator) else ""
+            elif isinstance(operator, Compute) and has_trait(operator.op, Trait.VIEW) and len(operator.outputs) == 1:
+                given = operator.tensor_operands[0] if operator.tensor_operands else ""
+                views[operator.outputs[0]] = views.get(given, given)
+            stepped = str(operator.inputs[0]) if _is_step(operator) and not set(operator.outputs) & read else ""
             if stepped in pieces.keys() - read and pieces[stepped][0] not in written and where not in seen:
                 seen.add(where)
                 weight, first = pieces[stepped]

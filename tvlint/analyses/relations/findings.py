@@ -130,8 +130,14 @@ def wrong_in_relations(facts: Facts) -> tuple[Defect, ...]:
 
 def is_wrong_in_relations(facts: Facts, operator: Operator) -> bool:
     """Return whether relations show what is wrong with an operator, and not only that it does not fit."""
-    said = {id(defect.place): _rule_of(facts, defect) for defect in wrong_in_relations(facts)}
-    return said.get(id(operator), "") not in ("", "shape-mismatch")
+    return id(operator) in _wrong_operators(facts)
+
+
+@once_per_plan
+def _wrong_operators(facts: Facts) -> frozenset[int]:
+    """Return the operators, by identity, of which relations show more than that they do not fit."""
+    defects = wrong_in_relations(facts)
+    return frozenset(id(each.place) for each in defects if _rule_of(facts, each) not in ("", "shape-mismatch"))
 
 
 def noted_late(facts: Facts) -> bool:

@@ -104,7 +104,7 @@ def expanded_alike(machine: Machine, rank: RankState, saved: Saved) -> Saved:
     Which part it is said to be is free. It is one that the rank holds of other values of that size, where that is one only.
     """
     terms, (made,) = machine.world.terms, saved.outputs
-    if made is None or not made.clean or not terms.foreign(made.term):
+    if made is None or not made.clean or not (machine.alone or terms.foreign(made.term)):
         return saved
     if saved.op == REPEATED:
         return _copies_of_one(machine, rank, saved, made)

@@ -35,7 +35,8 @@ _PASSES = (Trait.SUM, Trait.VIEW, Trait.CONVERSION, Trait.RANGES, Trait.APART, T
 class Misused:
     """On `rank`, `operator` takes the gradient `name` of `owner` as that of `tensor`, gives it so or steps `tensor` with it.
 
-    For `no-gradient`, `name` is a value and `owner` the gradient of `tensor`. `parted` names the operators that make `owner` and `tensor`, or one value that both are made from, where all else is alike.
+    For `no-gradient`, `name` is a value of the forward pass and `owner` the gradient of `tensor`. `parted` names the operators
+    that make `owner` and `tensor`, or one value that both are made from, where all else is alike.
     """
 
     name: str

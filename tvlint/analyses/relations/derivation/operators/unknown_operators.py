@@ -148,9 +148,8 @@ def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismat
 def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys: Value) -> bool:
     """Return whether the kernel pairs a head of queries with another head of keys than all heads together would.
 
-    Each head of keys serves as many heads of queries in a row: two pairings that agree up to their second steps agree. Copies of
-    a head of keys are that head.
-    Nothing is known of kernels that have no one layout.
+    Each head of keys, and all its copies, serves as many heads of queries in a row: two pairings that agree up to their second
+    steps agree. Nothing is known of kernels that have no one layout.
     """
     row, terms, pieces = row_of(operator.op), machine.world.terms, machine.world.values.pieces_of
     if row is None or row.sequence is None or {len(queries.box), len(keys.box)} != {4}:

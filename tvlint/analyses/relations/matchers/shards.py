@@ -81,7 +81,7 @@ def _local_keys(site: Site, operator: Compute, names: Sequence[str], axis: str, 
 def _masks_by_own_places(site: Site, operator: Compute, names: Sequence[str], axis: str) -> bool:
     """Return whether the causal mask of all keys is by the places of the queries in a shard of the sequence."""
     row, rank = row_of(operator.op), len(site.shape(names[0]))
-    if row is None or row.sequence is None or rank != 4 or "query_start" in operator.attributes:
+    if row is None or row.sequence is None or (rank != 4 and row.sequence != -2) or "query_start" in operator.attributes:
         return False
     causal = bool(operator.attributes.get("is_causal"))
     return causal and _splits(site.on(names[0], axis), row.sequence, rank) and is_whole(site.on(names[1], axis))

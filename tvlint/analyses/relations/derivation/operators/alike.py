@@ -22,7 +22,7 @@ from tvlint.ops.table import has_trait
 def copies_in_a_row(terms: Terms, term: int, dim: int) -> int:
     """Return how many indices of a dimension in a row are alike, since a value was expanded before views joined dimensions."""
     head, operands = terms.keys[term], terms.operands[term]
-    if len(operands) == 1 and head[0] == "view":
+    if len(operands) == 1 and len(head) == 2 and has_trait(str(head[0]), Trait.VIEW):
         first = made = 0
         for given, sizes in head[1]:
             if made == dim and not sizes:

@@ -121,10 +121,14 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
 
 
 def _with_broken(path: str, data: bytes, document: Document | None) -> Document | None:
-    """Return the document of a script with what keeps a shell from running it to its end."""
+    """Return the document of a script with what keeps a shell, or a program that is no launch, from running to its end."""
     from tvlint.readers.shell.broken import broken
 
     findings = tuple(broken(path, data))
+    if document is None and not findings:
+        from tvlint.readers.megatron.program_options import option_mistakes_of_programs
+
+        findings = tuple(dict.fromkeys(option_mistakes_of_programs(path, data)))
     if not findings:
         return document
     document = document or Document(path, NOTHING)

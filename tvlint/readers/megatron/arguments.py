@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from tvlint.frameworks.megatron import Option, option
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
@@ -28,6 +29,7 @@ from tvlint.readers.shell.values import (
 )
 from tvlint.readers.sources.scalar_values import typed
 
+KnownOf: TypeAlias = Callable[[str], Option | None]
 FLAG = Pattern(r"--[A-Za-z][\w.-]*")
 SHORT = Pattern(r"-[A-Za-z][\w-]*")
 DASH = Pattern(r"[\u2010-\u2015\u2212]+(?=[A-Za-z])")
@@ -74,10 +76,11 @@ def _is_short(item: Item) -> bool:
     return isinstance(item, Word) and SHORT.fullmatch(known_text(item.pieces) or "") is not None
 
 
-def read_arguments(items: Sequence[Item], *, with_truth: bool = False) -> Arguments:
+def read_arguments(items: Sequence[Item], *, with_truth: bool = False, known_of: KnownOf = option) -> Arguments:
     """Return the settings of a command line, `items` being the words after the program.
 
-    `with_truth`, a switch may be followed by whether it is on, as Hugging Face's parser takes it.
+    `with_truth`, a switch may be followed by whether it is on, as Hugging Face's parser takes it. `known_of` returns the option
+    of a flag, where the parser is not Megatron's.
     """
     found = Arguments()
     place = after_option = 0
@@ -87,9 +90,9 @@ def read_arguments(items: Sequence[Item], *, with_truth: bool = False) -> Argume
         if isinstance(item, Gap):
             found.gaps.append(_shown(item.span))
         elif isinstance(item, Fork):
-            _undecided(found, item, with_truth)
+            _undecided(found, item, with_truth, known_of)
         elif flag := flag_of(item):
-            place = after_option = _flag(found, items, item, flag, place, with_truth)
+            place = after_option = _flag(found, items, item, (flag, known_of(flag)), place, with_truth)
         elif _is_short(item):
             here = location_of(span_of(item.pieces))
             found.short.append(Setting("", None, known_text(item.pieces) or "", here, here))
@@ -100,8 +103,10 @@ def read_arguments(items: Sequence[Item], *, with_truth: bool = False) -> Argume
     return found
 
 
-def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place: int, with_truth: bool) -> int:
-    known = option(flag)
+def _flag(
+    found: Arguments, items: Sequence[Item], item: Word, named: tuple[str, Option | None], place: int, with_truth: bool
+) -> int:
+    flag, known = named
     rest = after(item.pieces, len(flag))
     name_span = span_of(before(item.pieces, len(flag)))
     if leading_text(rest).startswith("="):
@@ -200,9 +205,9 @@ def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
     return tuple(typed(known, text) for text in texts)
 
 
-def _undecided(found: Arguments, fork: Fork, with_truth: bool) -> None:
+def _undecided(found: Arguments, fork: Fork, with_truth: bool, known_of: KnownOf) -> None:
     """Settings of words that stand there only on some paths: known where all paths agree, else unknown."""
-    branches = [read_arguments(words, with_truth=with_truth) for words in fork.alternatives]
+    branches = [read_arguments(words, with_truth=with_truth, known_of=known_of) for words in fork.alternatives]
     found.gaps += dict.fromkeys(gap for branch in branches for gap in branch.gaps)
     last = [{setting.name: setting for setting in branch.settings} for branch in branches]
     names = dict.fromkeys(name for settings in last for name in settings)

@@ -45,7 +45,7 @@ SPELLINGS = {
 }
 """How a value is spelled that the parser converts by itself, and that in words."""
 BLANK = Pattern(
-    r"(?i:(?:the +)?(?:path +(?:of|to) +)?your +|[a-z]+ +(?:file|path|dir|directory|folder) +)|[A-Z]{2,} +[A-Z]{2,} "
+    r"(?i:(?:the +)?(?:path +(?:of|to) +)?your +|[a-z]+ +(?:file|path|dir|directory|folder|name) +)|[A-Z]{2,} +[A-Z]{2,} "
 )
 """How a value begins that whoever takes the script is to fill in (`LOAD="your checkpoint"`, `LOAD="PATH TO CHECKPOINT"`)."""
 UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
@@ -93,7 +93,7 @@ def option_mistakes(
         known = option(setting.written)
         if known is None:
             if by_source is not None:
-                yield from _refused_by_source(setting, configuration, by_source)
+                yield from refused_by_source(setting, configuration, by_source)
             continue
         if known.dest in RETIRED:
             continue
@@ -115,7 +115,7 @@ def option_mistakes(
             or _takes_as_few(by_source, known, setting.written)
             or _is_switch_of(parser, program, known, setting.written)
         ):
-            yield from _left_over(setting, known, word)
+            yield from left_over(setting, known, word)
 
 
 def with_meant(configuration: Configuration, mistakes: Iterable[Finding]) -> Configuration:
@@ -278,7 +278,7 @@ def _switched(setting: Setting) -> Iterator[Finding]:
         yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, help, fixes=fixes)
 
 
-def _refused_by_source(setting: Setting, configuration: Configuration, parser: ParserSource) -> Iterator[Finding]:
+def refused_by_source(setting: Setting, configuration: Configuration, parser: ParserSource) -> Iterator[Finding]:
     """Yield findings about the value of an option that is not Megatron-LM's, by how the source of the program declares it."""
     words = setting.value if isinstance(setting.value, tuple) else (setting.value,)
     if any(word is None or isinstance(word, bool | Unknown) for word in words):
@@ -324,8 +324,8 @@ def _is_switch_of(parser: ParserSource | None, program: str, known: Option, flag
     return option is not None and option.kind != "store"
 
 
-def _left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:
-    """Yield the finding about a word too many.
+def left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:
+    """Yield the finding about a word too many that stands after an option.
 
     A line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in. Backslashes before a carriage return have one
     finding of their own.

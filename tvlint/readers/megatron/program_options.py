@@ -1,0 +1,68 @@
+"""Options of any program in the tree that has a parser of its own, whatever framework it is of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from tvlint.checkout.opening import is_file
+from tvlint.findings import Finding
+from tvlint.ir.configuration import Configuration
+from tvlint.ir.patterns import Pattern
+from tvlint.readers.document import ReadError
+from tvlint.readers.megatron.arguments import flag_of, read_arguments
+from tvlint.readers.megatron.declared_options import declared
+from tvlint.readers.megatron.invalid_options import left_over, refused_by_source
+from tvlint.readers.megatron.launcher import Launch, split_launch
+from tvlint.readers.megatron.local_parser import local_parser
+from tvlint.readers.megatron.nested_commands import name_of, readings
+from tvlint.readers.megatron.parser_source import ParserSource
+from tvlint.readers.megatron.program import around
+from tvlint.readers.megatron.unknown_options import unknown_options
+from tvlint.readers.shell.evaluate import evaluate
+from tvlint.readers.shell.values import source_of
+
+LARGEST = 1 << 18
+STEPS = 40_000
+STARTS = Pattern(rb"(?:^|\s)(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|-m|--module)\s|\.py\b")
+OPTION = b" --"
+MOVES = frozenset({"cd", "pushd"})
+"""Behind which a program may be one of another folder."""
+
+
+def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield what the programs that the script starts refuse of their options, where a program alone says what it takes."""
+    if OPTION not in data or len(data) > LARGEST or b"\0" in data or not STARTS.search(data):
+        return
+    try:
+        evaluation = evaluate(source_of(path, data), steps=STEPS)
+    except ReadError:
+        return
+    for command in () if evaluation.gave_up else evaluation.commands:
+        if name_of(command) in MOVES:
+            return
+        for words in readings(evaluation, command, lambda words: any(map(flag_of, words))):
+            launch = split_launch(words)
+            program = _only_file(launch.path, path) if launch.path else ""
+            parser = local_parser(program, path) if program else None
+            if parser is not None:
+                yield from _mistakes(path, launch, parser)
+
+
+def _only_file(program: str, script: str) -> str:
+    """Return the one file that the program may be, from whichever folder around the script it is started; empty for several."""
+    name = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
+    paths = (os.path.normpath(os.path.join(folder, name)) for folder in around(os.path.abspath(os.path.dirname(script))))
+    found = [path for path in paths if is_file(path)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _mistakes(path: str, launch: Launch, parser: ParserSource) -> Iterator[Finding]:
+    arguments = read_arguments(launch.arguments, known_of=lambda flag: declared(parser, flag))
+    configuration = Configuration(path, "", "", {each.name: each for each in arguments.settings})
+    yield from unknown_options(configuration, arguments.settings, launch.path, parser)
+    for setting in arguments.settings:
+        yield from refused_by_source(setting, configuration, parser)
+    for setting, word in () if parser.takes_words else arguments.surplus:
+        if (known := declared(parser, setting.written)) is not None:
+            yield from left_over(setting, known, word)

@@ -21,3 +21,20 @@ PACKAGED: Mapping[str, bool] = {"use_dynamic_bsz": False}
 
 TRAINER = "verl.trainer.main_ppo"
 """The program that checks these settings; others that take the same configuration check what they like."""
+
+KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3", "full")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "algorithm.adv_estimator": (
+        *("gae", "grpo", "grpo_passk", "grpo_vectorized", "gpg", "opo", "remax", "rloo", "rloo_vectorized"),
+        *("reinforce_plus_plus", "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline"),
+    ),
+    "algorithm.kl_penalty": KL,
+    "actor_rollout_ref.actor.kl_loss_type": KL,
+    "actor_rollout_ref.actor.loss_agg_mode": ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean"),
+    "actor_rollout_ref.actor.strategy": ("fsdp", "fsdp2", "megatron", "veomni", "torchtitan"),
+    "actor_rollout_ref.rollout.name": ("vllm", "sglang", "trtllm", "hf", "naive"),
+    "critic.strategy": ("fsdp", "fsdp2", "megatron", "veomni", "torchtitan"),
+    "data.truncation": ("left", "right", "middle", "error"),
+    "trainer.resume_mode": ("auto", "disable", "resume_path"),
+}
+"""What settings of verl take by its own code, to which projects add more (verl/trainer/ppo/core_algos.py, v0.7)."""

@@ -106,6 +106,25 @@ def test_what_verl_hands_to_megatron_core_is_held_to_its_names_and_values(overri
     assert document(right, "run.sh").findings == ()
 
 
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("algorithm.adv_estimator=gea", "gae"),
+        ("algorithm.adv_estimator=rlo", "rloo"),
+        ("algorithm.adv_estimator=grpo2", ""),
+        ("algorithm.adv_estimator=grpo", ""),
+        ("actor_rollout_ref.rollout.name=vlm", "vllm"),
+        ("actor_rollout_ref.actor.strategy=fsdp3", ""),
+        ("other.adv_estimator=gea", ""),
+        ("algorithm.adv_estimator=$KIND", ""),
+    ],
+)
+def test_a_word_that_is_a_slip_away_from_one_of_verl_is_a_warning(override: str, meant: str) -> None:
+    command = f"python3 -m verl.trainer.main_ppo a.actor.megatron.tensor_model_parallel_size=2 {override}\n"
+    found = [(each.severity, each.help) for each in document(command, "run.sh").findings]
+    assert found == ([(Severity.WARNING, f"did you mean `{meant}`?")] if meant else [])
+
+
 @pytest.mark.parametrize(("role", "shown"), [("actor_rollout_ref", "`actor_rollout_ref."), ("a" * 300, "`...aaa")])
 def test_the_name_of_an_override_is_shown_from_its_beginning(role: str, shown: str) -> None:
     section = f"{role}.actor.megatron"

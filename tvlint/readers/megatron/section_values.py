@@ -8,9 +8,10 @@ from functools import cache
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import Option, flags, has_changed, option, option_of
+from tvlint.frameworks.verl import CHOICES
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.patterns import Pattern
-from tvlint.near_names import distance
+from tvlint.near_names import are_swapped, distance, is_a_letter_off
 from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, choices_of, is_misspelt, letters
 from tvlint.readers.megatron.unknown_options import SIZES, misspelled_names
 
@@ -48,7 +49,8 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
             fix = Fix(f"write `{meant}`", (Edit(setting.location, meant),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{meant}`?", fixes=(fix,))
         is_size = known is not None and known.flags[0] in SIZES
-        if known is not None and (near := _choice_near(known, setting)):
+        near = _choice_near(known, setting) if known is not None else _choice_of_verl(setting)
+        if near:
             message = f"`{_end_of(setting.written)}` does not take `{str(setting.value)[:LONGEST]}`"
             fix = Fix(f"write `{near}`", (Edit(setting.location, near),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{near}`?", fixes=(fix,))
@@ -81,6 +83,14 @@ def _choice_near(known: Option, setting: Setting) -> str:
     if not isinstance(value, str) or value in _words() or any(letters(choice) == letters(value) for choice in choices):
         return ""
     return next((choice for choice in choices if is_misspelt(value, choice) or _is_off_by_one(setting.name, value, choice)), "")
+
+
+def _choice_of_verl(setting: Setting) -> str:
+    """Return the word of verl that a value of one of its settings is a slip away from; empty where there is none."""
+    choices, value = CHOICES.get(setting.written, ()), setting.value
+    if not isinstance(value, str) or value in choices:
+        return ""
+    return next((each for each in choices if is_a_letter_off(value, each) or are_swapped(value, each)), "")
 
 
 @cache

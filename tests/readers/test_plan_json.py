@@ -100,7 +100,7 @@ WRONG = [
     ('"axes": ["tp"]', '"axes": ["cp"]', "cp", "axis"),
     ('"axes": ["tp"]', '"axes": ["tp", "tp"]', "tp", "twice"),
     ('"axes": ["tp"]', '"ranks": [1, 1]', "1", "names rank 1 twice"),
-    ('"whole": [8, 8]', '"region": [[0, 8]], "whole": [8, 8]', "[", "a region of 1 intervals, of a value of 2 dimensions"),
+    ('"whole": [8, 8]', '"region": [[0, 8]], "whole": [8, 8]', "[", "a region of 1 interval, of a value of 2 dimensions"),
     ('"whole": [8, 8]', '"region": [[0, 8], [8, 16]], "whole": [8, 8]', "[", "an interval up to 16 of 8"),
     ('"op": "mul"', '"draws_over": ["tp", "tp"], "op": "mul"', "tp", "twice"),
     ('"op": "mul"', '"draws_over": ["cp"], "op": "mul"', "cp", "axis"),

@@ -17,6 +17,8 @@ _GENERATED = Pattern(r"(?<![.\d])_?\d+(?:_\d+)*$")
 """The number at the end of a name that a tracer made: `t550`, `linear_25_1`; the next trace gives another one."""
 _LINE = Pattern(r"line \d+")
 """A section that has no name but the line at which it starts."""
+CONDITION = ", unless "
+"""What stands in a message before what may make it untrue: a finding is the same with it and without."""
 
 FORMER_NAMES: Mapping[str, str] = {
     "alias-read-in-flight": "buffer-in-flight",
@@ -60,7 +62,7 @@ def fingerprint(finding: Finding) -> str:
 def names(finding: Finding) -> tuple[str, ...]:
     """Return the names of what the finding is about, without what another trace, or a line more, changes of them."""
     section = () if finding.section is None or _LINE.fullmatch(finding.section) else (finding.section,)
-    return (*section, *_without_numbers(_quoted(finding.message) if finding.about is None else finding.about))
+    return (*section, *_without_numbers(_subjects(finding.message) if finding.about is None else finding.about))
 
 
 def reason_fingerprint(reason: Reason) -> str:
@@ -76,6 +78,10 @@ def numbered(prints: Iterable[str]) -> Sequence[str]:
         seen[name] += 1
         found.append(f"{name}:{seen[name]}")
     return found
+
+
+def _subjects(message: str) -> list[str]:
+    return _quoted(message.partition(CONDITION)[0])
 
 
 def _quoted(message: str) -> list[str]:

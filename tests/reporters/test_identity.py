@@ -57,6 +57,16 @@ program
 """
 
 
+def test_what_may_make_a_finding_untrue_is_no_part_of_it() -> None:
+    """An argument that is passed on, or not any more, makes no other finding of an old one."""
+    message, place = "`ppo_trainer.yaml` has no `actor.grad_offload`", Location("train.sh", 3)
+    prints = {
+        fingerprint(Finding("unknown-override", Severity.ERROR, said, place))
+        for said in (message, f"{message}, unless `$@` chooses another configuration")
+    }
+    assert len(prints) == 1
+
+
 def written(path: Path, tmp_path: Path) -> list[dict[str, Any]]:
     assert main(["check", str(path), "-o", f"sarif:{tmp_path / 'out.sarif'}", "--no-cache"]) == 1
     results: list[dict[str, Any]] = json.loads((tmp_path / "out.sarif").read_text())["runs"][0]["results"]

@@ -376,6 +376,17 @@ actor:
 """
 
 
+def test_a_mistake_of_two_sections_at_one_place_is_told_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = (
+        "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 actor_rollout_ref.rollout.tensor_model_parallel_size=2"
+    )
+    run = f"python3 -m verl.trainer.main_ppo data.train_batch_size=64 {sizes} actor_rollout_ref.actor.ppo_mini_batch_size="
+    (here / "a.sh").write_text(f"{run}32\n")
+    (here / "b.sh").write_text(f"{run}128\n")
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert (code, out.count("larger than the train batch"), "1 error in 1 file" in out) == (1, 1, True)
+
+
 def test_overrides_beside_the_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "a.sh").write_text(VERL.format(lr="1e-6", checkpointing="True", more=""))
     (here / "b.sh").write_text(VERL.format(lr="1e-5", checkpointing="False", more="actor_rollout_ref.rollout.temperature=0.6"))

@@ -22,6 +22,7 @@ from tvlint.rulebook.change import changes
 from tvlint.run.change.comparison import compared
 from tvlint.run.change.new_from import at_change
 from tvlint.run.judge.known_settings import as_project_says, as_stated
+from tvlint.run.judge.reported import once
 from tvlint.run.process.worker import Steps
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project
@@ -89,7 +90,7 @@ def diff(
             said.add(found)
 
     hidden: tuple[Finding, ...] = ()
-    kept = tuple(dict.fromkeys(said.findings))
+    kept = tuple(once(said.findings, known))
     if project.heeds_comments:
         kept, hidden = silence(kept, said.checked, lambda path, rule: False, known)
     report = Report(

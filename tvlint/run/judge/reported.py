@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from tvlint.findings import Finding, Recognised, Report, Severity, Silenced
+from tvlint.identity import CONDITION
 from tvlint.ir.values import replace
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.judge.found import Found
@@ -43,7 +44,7 @@ def report_of(said: Found, rules: Mapping[str, Rule], known: Mapping[str, Rule],
             severity = this_project.severity.get(finding.rule)
             kept.append(finding if severity is None else replace(finding, severity=severity))
     return Report(
-        findings=tuple(_once_a_run(_once(kept, known), known)),
+        findings=tuple(_once_a_run(once(kept, known), known)),
         silenced=_firsts(silenced, lambda reported: _said_by(reported.finding, known)),
         not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, judging(each.location.path, project))),
         problems=tuple(said.problems),
@@ -75,7 +76,7 @@ def _said_by(finding: Finding, rules: Mapping[str, Rule]) -> tuple[object, ...]:
     return (finding.rule, path) if once else (finding.rule, replace(finding.location, path=path), finding.message)
 
 
-def _once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+def once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """Return the findings without those that say the same again, or the same of one place with a condition added.
 
     The condition is that of a file that is judged alone, which a file that sources it decides.
@@ -83,7 +84,7 @@ def _once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Findin
     kept = _firsts(findings, lambda reported: _said_by(reported, rules))
     said: dict[object, list[str]] = {}
     for each_finding in kept:
-        said.setdefault(_said_by(each_finding, rules)[:2], []).append(f"{each_finding.message}, unless ")
+        said.setdefault(_said_by(each_finding, rules)[:2], []).append(f"{each_finding.message}{CONDITION}")
     return [finding for finding in kept if not finding.message.startswith(tuple(said[_said_by(finding, rules)[:2]]))]
 
 

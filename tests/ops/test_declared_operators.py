@@ -99,7 +99,7 @@ def test_dimensions_in_brackets_have_the_size_of_their_product(
         ('name = "f"\nannotation = "a -> a"\nlinear-in = [true]', 4, "must be a list of operands"),
         ('name = "f"\nannotation = "a -> a"\nlinear-in = ["x"]', 4, "`x` needs `arguments`"),
         ('name = "f"\nannotation = "a -> a"\narguments = ["y"]\nlinear-in = ["x"]', 5, "no operand `x` in `arguments`"),
-        ('name = "f"\nannotation = "a, a -> a"\narguments = ["y"]', 4, "1 arguments, and the annotation has 2 operands"),
+        ('name = "f"\nannotation = "a, a -> a"\narguments = ["y"]', 4, "1 argument, and the annotation has 2 operands"),
         ('name = "dist.all_reduce"\nsame-as = "print"', 2, "`dist.all_reduce` exchanges values with other ranks"),
         ('name = "torch.distributed.broadcast"\nannotation = "* -> *"', 2, "exchanges values with other ranks"),
         ('name = "barrier"\nsame-as = "print"', 2, "exchanges values with other ranks"),

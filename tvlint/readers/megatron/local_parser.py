@@ -33,7 +33,12 @@ def local_parser(program: str, script: str) -> ParserSource | None:
     except ReadError:
         return None
     makes = [node for node in tree if isinstance(node, ast.Call) and _called(node) == "ArgumentParser"]
-    if len(makes) != 1 or makes[0].args or not all(each.arg in PLAIN for each in makes[0].keywords):
+    if (
+        len(makes) != 1
+        or not _is_of_argparse(tree, makes[0])
+        or makes[0].args
+        or not all(each.arg in PLAIN for each in makes[0].keywords)
+    ):
         return None
     names = _names(tree)
     uses = [node for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names]
@@ -62,6 +67,17 @@ def local_parser(program: str, script: str) -> ParserSource | None:
 
 def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _is_of_argparse(tree: tuple[ast.AST, ...], call: ast.Call) -> bool:
+    """Return whether what is called is `argparse.ArgumentParser`, and not the class of that name of a package around it."""
+    head, _, rest = ast.unparse(call.func).partition(".")
+    origins = set[str]()
+    for node in tree:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            origins.update(f"{module}{each.name}" for each in node.names if (each.asname or each.name) == head)
+    return {f"{origin}.{rest}".rstrip(".") for origin in origins} == {"argparse.ArgumentParser"}
 
 
 def _names(tree: tuple[ast.AST, ...]) -> frozenset[str]:

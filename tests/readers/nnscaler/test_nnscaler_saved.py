@@ -115,7 +115,7 @@ def test_a_plan_is_read_only_from_the_folder_of_the_configuration(tmp_path: Path
         ({0: [[[0, 7], 2]]}, "has no dimension 7 in 2 parts"),
         ({0: [[[9, 0], 2]]}, "whose input 9 is no tensor"),
         ({0: [[[0, 0], 1000]]}, "has no dimension 0 in 1000 parts"),
-        ({0: None}, "says nothing of 1 operators"),
+        ({0: None}, "says nothing of 1 operator"),
         ({-1: [[[0, 0], 2]]}, "has no operator of that number"),
         ({-1: [[[-1, -1], 2]]}, ""),
     ],

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
-from tvlint.ir.values import dataclass
 from tvlint.plurals import counted
 from tvlint.readers.document import ReadError, refuse_larger
 from tvlint.readers.sources.resource_limits import bounded_memory, without_collection
@@ -38,17 +38,20 @@ class NotConstant(Exception):
     """The expression is no constant that generated code holds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """One generated file: its tree, its lines, and the path to report."""
 
     path: str
     tree: ast.Module
-    nodes: tuple[ast.AST, ...]
-    """All nodes of the tree."""
     lines: tuple[str, ...]
     made: dict[object, Any] | None = None
     """What was read from the tree, by what else it depends on; None where the tree is read once."""
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree: to list them takes longer than to parse."""
+        return tuple(ast.walk(self.tree))
 
     def at(self, node: ast.AST) -> Location:
         """Return the place of `node`, with the line that stands there, and the model's line from the comment above."""
@@ -116,7 +119,7 @@ def _parsed(path: str, data: bytes) -> Source:
     except ValueError as error:
         raise ReadError(f"not Python: {' '.join(str(error).split())[:200]}", Location(path)) from None
     lines = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    return Source(path, tree, tuple(ast.walk(tree)), lines)
+    return Source(path, tree, lines)
 
 
 def read_bytes(path: Path, most: int = LARGEST) -> bytes:

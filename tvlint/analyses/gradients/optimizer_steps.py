@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeGuard
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
-from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Update
+from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -149,25 +149,29 @@ def scattered(facts: Facts) -> Iterator[Scattered]:
     plan = facts.plan
     if not any(_is_step(operator) for found in _steps(facts).values() for _, operator in found):
         return
-    operators = list(plan.operators())
-    read = {name for operator in operators if not _is_step(operator) for name in reads(operator)} | set(plan.outputs)
-    written = {name for operator in operators for name in (*writes(operator), *overwritten(operator))}
-    seen, followed = set[Where](), _in_segments(plan, lambda operator: isinstance(operator, Communicate | Compute))
+    seen, followed = set[Where](), _in_segments(plan, lambda operator: isinstance(operator, Communicate | Compute | Send))
     for program in plan.programs:
         pieces: dict[str, tuple[str, Where]] = {}
         views: dict[str, str] = {}
+        stepped: dict[str, Where] = {}
         for where, operator in _run(followed, program):
+            if _is_step(operator) and operator.inputs[0] in pieces:
+                stepped |= dict.fromkeys((str(operator.inputs[0]), *operator.outputs), where)
+                pieces |= {name: pieces[str(operator.inputs[0])] for name in operator.outputs}
+                continue
+            used = {stepped[name] for name in reads(operator) if name in stepped}
+            stepped = {name: at for name, at in stepped.items() if at not in used} if used else stepped
             if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
                 weights = zip(operator.outputs, (views.get(name, name) for name in operator.inputs), strict=False)
                 pieces |= {piece: (weight, where) for piece, weight in weights if plan.has_role(weight, Role.WEIGHT)}
             elif isinstance(operator, Compute) and has_trait(operator.op, Trait.VIEW) and len(operator.outputs) == 1:
                 given = operator.tensor_operands[0] if operator.tensor_operands else ""
                 views[operator.outputs[0]] = views.get(given, given)
-            stepped = str(operator.inputs[0]) if _is_step(operator) and not set(operator.outputs) & read else ""
-            if stepped in pieces.keys() - read and pieces[stepped][0] not in written and where not in seen:
+        for name, where in stepped.items():
+            if where not in seen and name not in plan.outputs:
                 seen.add(where)
-                weight, first = pieces[stepped]
-                yield Scattered(weight, stepped, where, first, program.ranks)
+                weight, first = pieces[name]
+                yield Scattered(weight, name, where, first, program.ranks)
 
 
 def _in_segments(plan: Plan, is_followed: Callable[[Operator], bool]) -> dict[str, list[tuple[Where, Operator]]]:
@@ -209,4 +213,4 @@ def _is_state_of(plan: Plan, state: str, weights: tuple[str, str]) -> bool:
     tensor, others = plan.tensors.get(state), [plan.tensors.get(weight) for weight in weights]
     if tensor is None or tensor.role is not Role.STATE or prod(tensor.shape) == 1:
         return False
-    return all(other is not None and other.role is Role.WEIGHT and other.shape == tensor.shape for other in others)
+    return all(other is not None and other.role is not Role.STATE and other.shape == tensor.shape for other in others)

@@ -22,6 +22,7 @@ from tvlint.analyses.relations.derivation.environment import (
 from tvlint.analyses.relations.derivation.forward_rules import applied, call_of, check_fit, check_matrices, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
 from tvlint.analyses.relations.derivation.gradients.recomputed import check_recomputed
+from tvlint.analyses.relations.derivation.gradients.starts import uses_on
 from tvlint.analyses.relations.derivation.localisation.advice import instead_of
 from tvlint.analyses.relations.derivation.localisation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.localisation.sure import is_sure, note_cut, note_joined
@@ -29,6 +30,7 @@ from tvlint.analyses.relations.derivation.nearest_reference_value import Near
 from tvlint.analyses.relations.derivation.operators.alike import expanded_alike
 from tvlint.analyses.relations.derivation.operators.composite_operators import as_widened, has_groups, of_one_head
 from tvlint.analyses.relations.derivation.operators.overwriting import as_function, forget_what_shares
+from tvlint.analyses.relations.derivation.operators.packed import edge_of_shard
 from tvlint.analyses.relations.derivation.operators.random_draws import drawn, note_drawn
 from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     attended,
@@ -38,7 +40,7 @@ from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     why_unknown,
 )
 from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
-from tvlint.analyses.relations.derivation.state import Copied, Foreign, Machine, RankState, Slot, computed_on
+from tvlint.analyses.relations.derivation.state import Copied, Foreign, Machine, RankState, Saved, Slot, computed_on
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -264,9 +266,10 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
             raise
         except Mismatch as mismatch:
             is_multiple = machine.alone and mismatch.name == "scaled-value"
-            if not is_multiple or is_sure(machine, rank, operator, mismatch):
+            edge = _edge_for_others(machine, rank, operator, form, known) if mismatch.name == "split-dimension" else None
+            if edge is None and (not is_multiple or is_sure(machine, rank, operator, mismatch)):
                 raise
-            found = evaluated(machine, form, spec, _as_values(machine, known))
+            found = edge or evaluated(machine, form, spec, _as_values(machine, known))
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)
@@ -289,6 +292,19 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
             rank.readers.setdefault(each_input, set()).add(operator.outputs)
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
+
+
+def _edge_for_others(
+    machine: Machine, rank: RankState, operator: Compute, form: Form, values: tuple[Value, ...]
+) -> Saved | None:
+    """Return a slice of a shard that only goes to other ranks, or beside what comes from them, as pieces of the whole value."""
+    spec = form.spec
+    if not machine.alone or spec is None or Trait.RANGES not in spec.traits or len(values) != 1:
+        return None
+    used = uses_on(machine, rank).readers
+    readers = [reader for name in operator.outputs for reader in used.get(name, ())]
+    goes_on = all(not isinstance(reader, Compute) or has_trait(reader.op, Trait.JOIN) for reader in readers)
+    return edge_of_shard(machine, spec, form, values[0]) if readers and goes_on else None
 
 
 def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value, ...]) -> tuple[Value, ...]:

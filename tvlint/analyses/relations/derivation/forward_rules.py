@@ -88,7 +88,8 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         alone = of_one_head_alone(machine, spec, form, values, evaluate)
         if alone is not None:
             return alone
-        fitting = _of_pieces(machine, form, spec, values) if machine.alone and isinstance(failed, MisfitError) else None
+        misfit = isinstance(failed, MisfitError) or (isinstance(failed, Mismatch) and failed.name == "mismatched-dimensions")
+        fitting = _of_pieces(machine, form, spec, values) if machine.alone and misfit else None
         if fitting is not None:
             return fitting
         if spec.may_draw:

@@ -13,6 +13,7 @@ from tvlint.analyses.relations.matchers.copies import copies_of_different_values
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
 from tvlint.analyses.relations.matchers.flat_steps import misplaced_in_buckets
 from tvlint.analyses.relations.matchers.gradient_addends import miscounted_gradients
+from tvlint.analyses.relations.matchers.halos import broken_halos
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
 from tvlint.analyses.relations.matchers.parted import (
     counted_by_every_rank,
@@ -33,6 +34,7 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     projection = Projection(facts, alone)
     yield from lone_blocks(projection)
     yield from shards_of_all(projection)
+    yield from broken_halos(projection)
     yield from results_out_of_order(projection)
     yield from computed_otherwise(projection)
     yield from means_by_local_counts(projection)

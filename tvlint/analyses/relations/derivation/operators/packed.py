@@ -66,14 +66,23 @@ def taken_apart(machine: Machine, spec: OpSpec, form: Form, value: Value, evalua
 def slice_of_pieces(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
     """Return a slice of rows of a computed or given tensor of which the rank holds some pieces: those in the slice.
 
-    None for other slices, of weights too, and along other dimensions, which may hold parts that are packed on each rank.
+    None for other slices, and along other dimensions, which may hold parts that are packed on each rank.
+    """
+    saved = edge_of_shard(machine, spec, form, value)
+    return saved if saved is not None and saved.moved is not None and saved.moved.dim == 0 and len(value.box) > 1 else None
+
+
+def edge_of_shard(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
+    """Return a slice along one dimension of a computed or given tensor of which the rank holds some pieces: those in it.
+
+    None for other slices, of weights too.
     """
     terms, found = machine.world.terms, taken_by(machine, spec, form, value)
     if found is None or len(found[1]) != 1 or terms.keys[terms.whole(value.term)][0] == "weight":
         return None
     (ranges,), shape, ways = found[1], machine.world.local_shape(value), machine.world.values.pieces_of(value)
     dims = [dim for dim, each_range in enumerate(ranges) if each_range != (0, shape[dim])]
-    if dims != [0] or len(shape) < 2:
+    if len(dims) != 1:
         return None
     (dim,) = dims
     size = terms.shape[terms.whole(value.term)][dim]

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tvlint.analyses.dataflow.def_use import has, needs, writes
+from tvlint.ir.operators import Backward
 from tvlint.ir.plan import Phase, Plan
 
 
@@ -77,6 +79,18 @@ def backward_again(plan: Plan) -> Iterator[Count]:
             segment = plan.segments.get(name)
             if times > 1 and segment is not None and segment.phase is Phase.BACKWARD and segment.mirror not in plan.segments:
                 yield Count(name, "", batch, times, 1, program.ranks)
+
+
+def backward_twice(plan: Plan) -> Iterator[tuple[str, int, str]]:
+    """Yield where a segment goes back through the result of an operator a second time, with the same values."""
+    for name, segment in plan.segments.items():
+        done, changed = dict[tuple[tuple[str, ...], ...], int](), dict[str, int]()
+        for index, operator in enumerate(segment.operators) if has(segment.operators, {Backward}) else ():
+            if isinstance(operator, Backward) and any(operator.inputs) and any(operator.outputs):
+                before = done.setdefault((operator.forward.outputs, operator.inputs, operator.outputs), index)
+                if before != index and all(changed.get(each, -1) <= before for each in needs(operator)):
+                    yield name, index, operator.forward.outputs[0]
+            changed.update(dict.fromkeys(writes(operator), index))
 
 
 def out_of_range(plan: Plan) -> Iterator[Count]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.run_counts import backward_again, uneven_backwards
+from tvlint.analyses.dataflow.run_counts import backward_again, backward_twice, uneven_backwards
 from tvlint.analyses.gradients.missing_per_micro_batch import LeftOut, left_out, unused
 from tvlint.ir.once import first_of_each
 from tvlint.rule import Sighting
@@ -25,6 +25,10 @@ def check(facts: Facts) -> Iterator[Sighting]:
         yield of_segment("uneven", found.segment, found.micro_batch, found.ranks, words, found.forward)
     for again in backward_again(facts.plan):
         yield of_segment("again", again.segment, again.micro_batch, again.ranks, {"times": _times(again.times)})
+    for segment, index, result in backward_twice(facts.plan):
+        ranks = facts.ranks_running(segment)
+        twice = {"result": result, "ranks": facts.who(ranks)}
+        yield Sighting(facts.place(segment, index), facts.fold.everywhere(ranks), twice, about=(result,), case="twice")
     uneven = {name for found in uneven_backwards(facts.plan) for name in (found.segment, found.forward)}
     gaps: dict[tuple[int, tuple[int, ...]], list[LeftOut]] = {}
     for gap in left_out(facts.plan):

@@ -35,7 +35,7 @@ def unmade(machine: Machine, rank: RankState, operator: Operator, name: str, tak
         return None
     if any(of in owners and not is_differentiated(machine, rank, of) for of, _ in taken):
         return "absent"
-    if machine.alone and (not never or machine.plan.losses):
+    if machine.alone and (not never or machine.derived.roots):
         raise Mismatch("use-before-definition", f"reads the gradient `{name}`, which nothing on {{ranks}} makes", refutes=True)
     hint = f": if gradients start at `{taken[0][0]}`, its name is `grad({taken[0][0]})`" if taken and never else ""
     raise Mismatch("absent-gradient", f"reads the gradient `{name}`, which nothing makes{hint}", refutes=False)

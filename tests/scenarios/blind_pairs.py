@@ -429,4 +429,269 @@ program pp=1
     *correct("shares of a shared expert in what the ranks of the experts sum", EXPERTS + SHARES),
     *correct("average of what the ranks of the experts have with a shared expert", EXPERTS + AVERAGE),
     *correct("the same average as a sum that is divided", EXPERTS + DIVIDED),
+    *pair(
+        "copies of a head of keys, cut along the axis of the copies",
+        "mismatched-shards",
+        """
+mesh kv=2 rep=2
+weight wq f32[32,16] kv:S(0) rep:S(0)
+-weight wk f32[8,16] rep:S(0)
+-weight wv f32[8,16] rep:S(0)
++weight wk f32[8,16] kv:S(0)
++weight wv f32[8,16] kv:S(0)
+input x f32[2,6,16]
+output o
+program
+  q0: f32[2,6,8] = linear(x, wq)
+  k0: f32[2,6,4] = linear(x, wk)
+  v0: f32[2,6,4] = linear(x, wv)
+  q1: f32[2,6,2,4] = reshape(q0, [2,6,2,4])
+  q: f32[2,2,6,4] = transpose(q1, 1, 2)
+  k1: f32[2,6,1,4] = reshape(k0, [2,6,1,4])
+  k2: f32[2,1,6,4] = transpose(k1, 1, 2)
+  k: f32[2,2,6,4] = expand(k2, [2,2,6,4])
+  v1: f32[2,6,1,4] = reshape(v0, [2,6,1,4])
+  v2: f32[2,1,6,4] = transpose(v1, 1, 2)
+  v: f32[2,2,6,4] = expand(v2, [2,2,6,4])
+  o: f32[2,2,6,4] = scaled_dot_product_attention(q, k, v)
+""",
+    ),
+    *pair(
+        "a step before its gradient is divided",
+        "use-before-definition",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  l0 = sum(y)
+  l = all-reduce(l0) over dp
+  dy = backward l0 (grad(l))
+  _, g = backward y (dy)
+  r = all-reduce(g) over dp
+- sub_(w!, d)
+  d = mul(r, 0.1)
++ sub_(w!, d)
+""",
+    ),
+    *pair(
+        "a gathered weight that the backward pass names and nothing gathers",
+        "use-before-definition",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  whole = all-gather(w, dim=0) over dp
+  y = linear(x, whole)
+  l0 = sum(y)
+  l = all-reduce(l0) over dp
+  dy = backward l0 (grad(l))
+- _, g = backward (dy) of y = linear(x, again)
++ again = all-gather(w, dim=0) over dp
++ _, g = backward (dy) of y = linear(x, again)
+  grad(w) = reduce-scatter(g, dim=0) over dp
+  update w
+""",
+    ),
+    *pair(
+        "one rank goes back from a gradient that only the other makes",
+        "use-before-definition",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+loss l f32[]
+program tp=0
+  h = linear(x, w)
+  a = gelu(h)
+  l0 = sum(a)
+  l = all-reduce(l0) over tp
+  da = backward l0 (grad(l))
+  dh = backward a (da)
+  _, grad(w) = backward h (dh)
+program tp=1
+  h = linear(x, w)
+  a = gelu(h)
+  l0 = sum(a)
+  l = all-reduce(l0) over tp
+  da = backward l0 (grad(l))
++ dh = backward a (da)
+  _, grad(w) = backward h (dh)
+""",
+    ),
+    *pair(
+        "the one weight is reduced and updated without its backward",
+        "update-without-gradient",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  q = pow(y, 2)
+  l0 = sum(q)
+  l = all-reduce(l0) over dp
+  dq = backward l0 (grad(l))
+  dy = backward q (dq)
++ _, grad(w) = backward y (dy)
+  reduce-gradients w over dp
+  update w
+""",
+    ),
+    *pair(
+        "backward starts with the activation in the place of its gradient",
+        "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  a = gelu(y)
+  l0 = sum(a)
+  l = all-reduce(l0) over dp
+  da = backward l0 (grad(l))
+- dy = backward a (y)
++ dy = backward a (da)
+  _, grad(w) = backward y (dy)
+  reduce-gradients w over dp
+  update w
+""",
+    ),
+    *pair(
+        "the backward of a gathered weight for one micro-batch of two",
+        "unbalanced-backward",
+        """
+mesh dp=2
+micro-batches 2
+weight w f32[16,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+loss l f32[]
+segment f forward (x) -> (l, y, l0)
+  wg = all-gather(w, dim=0) over dp
+  y = linear(x, wg)
+  l0 = sum(y)
+  l = all-reduce(l0) over dp
+segment b backward (x, y, l0) -> ()
+  again = all-gather(w, dim=0) over dp
+  dy = backward l0 (grad(l))
+  _, gw = backward (dy) of y = linear(x, again)
+  grad(w) = reduce-scatter(gw, dim=0) over dp
+segment u optimizer
+  update w
+program
+  run f micro-batch 0
+  run b micro-batch 0
+  run f micro-batch 1
++ run b micro-batch 1
+  run u
+""",
+    ),
+    *pair(
+        "a backward operator that runs twice",
+        "unbalanced-backward",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  l0 = sum(y)
+  l = all-reduce(l0) over dp
+  dy = backward l0 (grad(l))
+  _, grad(w) = backward y (dy)
+- _, grad(w) = backward y (dy)
+  reduce-gradients w over dp
+  update w
+""",
+    ),
+    *pair(
+        "a flat piece of a weight is stepped after it was gathered",
+        "updated-pieces-not-gathered",
+        """
+mesh dp=2
+weight w f32[8,8]
+state m f32[64] dp:S(0)
+state v f32[64] dp:S(0)
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  l0 = sum(y)
+  l = all-reduce(l0) over dp
+  dy = backward l0 (grad(l))
+  _, g = backward y (dy)
+  flat = reshape(g, [64])
+  gs = reduce-scatter(flat, dim=0) over dp
+  wf = reshape(w, [64])
+  ws = chunk(wf, dim=0) over dp
+- new = all-gather(ws, dim=0) over dp
+  adam_step(ws!, gs, m!, v!, lr=0.1)
++ new = all-gather(ws, dim=0) over dp
+  w = reshape(new, [8,8])
+""",
+    ),
+    *pair(
+        "the far edge of an image handed to the neighbour",
+        "scan-over-shards",
+        """
+mesh sp=2
+weight k f32[3,3,3,3]
+input x f32[1,3,8,8] sp:S(2)
+program sp=0
+- e: f32[1,3,1,8] = narrow(x, 2, 0, 1)
++ e: f32[1,3,1,8] = narrow(x, 2, 3, 1)
+  send e to sp+1
+  recv f: f32[1,3,1,8] from sp+1
+  z = zeros([1,3,1,8])
+  c = cat([z, x, f], dim=2)
+  o = conv2d(c, k, padding=[0,1])
+program sp=1
+  recv e: f32[1,3,1,8] from sp-1
+  f: f32[1,3,1,8] = narrow(x, 2, 0, 1)
+  send f to sp-1
+  z = zeros([1,3,1,8])
+  c = cat([e, x, z], dim=2)
+  o = conv2d(c, k, padding=[0,1])
+""",
+    ),
+    *pair(
+        "every rank weighs its experts with the weights of the first",
+        "contraction-of-mismatched-shards",
+        """
+mesh ep=2
+weight e f32[4,8,8] ep:S(0)
+weight g f32[4,8]
+input x f32[6,8]
+output z
+program
+  s = linear(x, g)
+  q = softmax(s, dim=1)
+- mine = narrow(q, 1, 0, 2)
++ mine = chunk(q, dim=1) over ep
+  y = einsum(x, e, equation="th,eho->eto")
+  p = einsum(mine, y, equation="te,eto->to")
+  z = all-reduce(p) over ep
+""",
+    ),
+    *pair(
+        "a causal mask by local places, without a dimension of heads",
+        "scan-over-shards",
+        """
+mesh cp=2
+input q f32[2,16,8] cp:S(1)
+input k f32[2,16,8]
+input v f32[2,16,8]
+program
+- o = scaled_dot_product_attention(q, k, v, is_causal=True)
++ o = scaled_dot_product_attention(q, k, v)
+""",
+    ),
 )

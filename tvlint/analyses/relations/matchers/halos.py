@@ -26,7 +26,9 @@ def broken_halos(projection: Projection) -> Iterator[Defect]:
             continue
         constants = [operand.value for operand in joins.inputs if isinstance(operand, Literal)]
         dim = joins.attributes.get("dim", constants[0] if constants else 0)
-        for rank in projection.facts.ranks_running(site.segment.name) if isinstance(dim, int) else ():
+        if not isinstance(dim, int):
+            continue
+        for rank in projection.facts.ranks_running(site.segment.name):
             held = projection.held.get(rank, {})
             parts = [value for name in joins.tensor_operands if (value := held.get(name)) is not None]
             lies = _order(projection.alone.world, parts, dim) if len(parts) == len(joins.tensor_operands) else ""

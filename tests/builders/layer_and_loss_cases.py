@@ -225,6 +225,8 @@ MORE_CASES: tuple[Case, ...] = (
     *_loss("kl_div", lambda x, y: y * (np.log(y) - x), positive=True),
     Case("var", "torch.var", ((2, 4),), lambda x: x.var(1, ddof=1), lambda t, x: t.var(x, 1), {"dim": 1}),
     Case("var all", "torch.var", ((2, 4),), lambda x: x.var(), lambda t, x: t.var(x, unbiased=False), {"unbiased": False}),
+    Case("variance and mean", "torch.var_mean", ((2, 4),), lambda x: (x.var(1, ddof=1), x.mean(1)),
+         lambda t, x: t.var_mean(x, 1), {"dim": 1}),
     Case("std", "torch.std", ((2, 4),), lambda x: x.std(1, keepdims=True), lambda t, x: t.std(x, 1, correction=0, keepdim=True),
          {"dim": -1, "correction": 0, "keepdim": True}),
     Case("norm", "torch.norm", ((2, 4),), norm, lambda t, x: t.norm(x)),

@@ -80,7 +80,7 @@ KERNELS = (
         "geglu reglu bias_swiglu bias_geglu silu_and_mul gelu_and_mul swiglu_impl bias_swiglu_impl exp2 erfc erfinv "
         "logit sinc tan asin acos atan atan2 sinh cosh asinh acosh atanh ceil floor round trunc frac lgamma digamma "
         "softmin sparsemax gumbel_softmax normalize instance_norm native_batch_norm native_group_norm cosine_similarity "
-        "cdist min median mode quantile var_mean std_mean",
+        "cdist min median mode quantile std_mean",
         Trait.NONLINEAR,
     ),
     *_kernels(

@@ -467,9 +467,9 @@ _UNDONE_BY = {
 }
 
 
-def _log_of_sum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    left, right = aligned(bound, operands, bound.outputs[0])
-    return (field.function("log", field.function("exp", left) + field.function("exp", right)),)
+def _log_of_sum(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    left, right = two(operands, attributes, field)
+    return field.function("log", field.function("exp", left) + field.function("exp", right))
 
 
 SPECS = (
@@ -511,7 +511,7 @@ SPECS = (
     ),
     *having(
         (Trait.NONLINEAR, Trait.REAL_AMONG),
-        OpSpec("logaddexp", in_functional("logaddexp"), two_tensors, evaluate=_log_of_sum),
+        by_formula(_log_of_sum, OpSpec("logaddexp", in_functional("logaddexp"), two_tensors)),
     ),
     *having(
         (Trait.ONE_TYPE, Trait.REAL),

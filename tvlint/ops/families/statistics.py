@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.families.reductions import centred, greatest_of_rows, reduced_dims, rows_of
+from tvlint.ops.families.reductions import centred, greatest_of_rows, mean_of_rows, reduced_dims, rows_of
 from tvlint.ops.field import Array, Field, Rows
-from tvlint.ops.formulas import by_formula, constant, one
-from tvlint.ops.spec import PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
+from tvlint.ops.formulas import by_formula, constant, evaluated, one
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Formula, Names, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
 def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> Bound:
@@ -62,6 +62,33 @@ def _variance(field: Field, rows: Rows, operands: Sequence[Any], attributes: tup
 
 def _deviation(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
     return field.function("sqrt", _variance(field, rows, operands, attributes))
+
+
+def _bind_both(call: Call) -> Bound:
+    """`var_mean`: the variance and the mean of every row."""
+    bound = _bind_spread(call)
+    return replace(bound, outputs=(*bound.outputs, *bound.outputs))
+
+
+def _both_steps(call: Call) -> Steps:
+    bound = _bind_both(call)
+    call = call.with_arguments("dim", "unbiased", "keepdim")
+    (correction,) = bound.attributes
+    if correction not in (0, 1):
+        raise UnsupportedError(f"`{call.op}` with the correction {correction}")
+    dims, kept = Literal(_axes(bound)), Literal(call.flag("keepdim"))
+    return ("var", (0, dims, Literal(correction == 1), kept)), ("mean", (0, dims, kept))
+
+
+def _both(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    def each(formula: Formula, outputs: tuple[Names, ...]) -> Array:
+        return evaluated(formula)(replace(bound, outputs=outputs), operands, field)[0]
+
+    return each(_variance, bound.outputs[:1]), each(_mean, bound.outputs[1:])
+
+
+def _mean(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    return mean_of_rows(field, rows, one(operands))
 
 
 def _bind_norm(name: str) -> Callable[[Call], Bound]:
@@ -204,13 +231,16 @@ SPECS = (
         (Trait.NONLINEAR, Trait.REAL),
         by_formula(_variance, OpSpec("var", _torch("var"), _bind_spread)),
         by_formula(_deviation, OpSpec("std", _torch("std"), _bind_spread)),
+        OpSpec("var-mean", ("torch.var_mean",), _bind_both, steps=_both_steps, evaluate=_both),
         *having(
             (Trait.NORM,),
             by_formula(
                 _norm,
                 OpSpec("norm", _torch("norm"), _bind_norm("p"), undone_by=frozenset({"pow", "mul", "norm", "vector-norm"})),
             ),
-            by_formula(_norm, OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"))),
+            by_formula(
+                _norm, OpSpec("vector-norm", ("torch.linalg.vector_norm", "torch.linalg_vector_norm"), _bind_norm("ord"))
+            ),
         ),
         OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
     ),

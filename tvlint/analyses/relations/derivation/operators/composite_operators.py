@@ -208,6 +208,7 @@ def in_sequence(
     what one of them looks at as another shape.
     """
     done: list[tuple[Saved, tuple[int, ...]]] = []
+    first = len(steps) - len(bound.outputs)
     for op, positions in steps:
         spec = _spec(op)
         places = tuple(place for place in positions if isinstance(place, int))
@@ -215,7 +216,8 @@ def in_sequence(
         known = tuple(value for value in operands if value is not None)
         shapes = iter([machine.world.logical_shape(value, machine.total_slots) for value in known])
         given = tuple(place if isinstance(place, Literal) else next(shapes) for place in positions)
-        call = Call(op, given, {}, outputs if len(done) == len(steps) - 1 else ())
+        made = len(done) - first
+        call = Call(op, given, {}, outputs[made : made + 1] if made >= 0 else ())
         if spec.family is Family.RESHAPE:
             viewed = _viewed(machine, call, known[0])
             if viewed is None:
@@ -223,8 +225,8 @@ def in_sequence(
             done.append((Saved(op, None, spec.family, known, (viewed,)), places))
             continue
         done.append((evaluated_once(machine, Case(spec.name, call, spec.bind(call)), known), places))
-    last = done[-1][0]
-    return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
+    last = tuple(result for step, _ in done[first:] for result in step.outputs)
+    return Saved(name, bound, Family.INDEXED, values, last, tuple(done))
 
 
 def _viewed(machine: Machine, call: Call, value: Value) -> Value | None:

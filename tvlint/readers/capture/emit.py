@@ -180,7 +180,7 @@ class Emitter:
         key = self.current.phase[:1], self.current.micro_batch
         self.counts[key] = self.counts.get(key, -1) + 1
         name = f"{self.prefix}{key[0]}{self.counts[key]}"
-        while self.declared.setdefault(name, (shape, dtype)) != (shape, dtype):
+        while name in self.pieces or self.declared.setdefault(name, (shape, dtype)) != (shape, dtype):
             name += "'"
         return name
 

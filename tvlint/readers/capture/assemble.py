@@ -147,7 +147,7 @@ def _with_negative(programs: Sequence[Followed]) -> list[Followed]:
 def _keep_single_samples(prepared: Prepared, found: Found) -> None:
     """Let the batch be a factor where each micro-batch of a reference holds one sample, of which no view says where it is."""
     single = {name for name, whole in found.wholes.items() if whole.local[:1] == (1,) and whole.local != whole.shape}
-    units = {value: {0: (_SAMPLE,)} for value, name in found.names[0].items() if name in single}
+    units = {value: {0: ((_SAMPLE, 1),)} for value, name in found.names[0].items() if name in single}
     weights = frozenset(value for value, name in found.names[0].items() if found.wholes[name].role is not Role.INPUT)
     with_units([Holding(prepared.factors, prepared.lifted, units, weights)])
 
@@ -170,14 +170,16 @@ def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -
     whole = {name: factors.of(value) for value, name in reference.found.names[0].items()}
     holdings = []
     for each_prepared, names in zip(prepared, found.names, strict=True):
-        units: dict[str, dict[int, tuple[int, ...]]] = {}
+        units: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {}
         for value, name in names.items():
             shapes = each_prepared.lifted.program.shape(value), reference.found.wholes[name].local
             for dim, (size, all_of_it) in enumerate(zip(*shapes, strict=True) if len(shapes[0]) == len(shapes[1]) else ()):
+                if len(found.wholes[name].shape) != len(shapes[1]):
+                    break  # the parts are those of dimensions that the program reads as one, and may be no outermost ones
                 leaves = [(leaf, factors.sizes[leaf]) for leaf in factors.flat([whole[name][dim]])]
                 held = units_of(leaves, all_of_it // size) if size and all_of_it % size == 0 else ()
                 if size == all_of_it == 1:
-                    held = tuple(leaf for leaf, _ in leaves)
+                    held = tuple((leaf, 1) for leaf, _ in leaves)
                 if held:
                     units.setdefault(value, {})[dim] = held
         weights = frozenset(value for value, name in names.items() if found.wholes[name].role is not Role.INPUT)

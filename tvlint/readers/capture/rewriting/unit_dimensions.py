@@ -17,18 +17,25 @@ from tvlint.readers.capture.lifting.factors import Factors, is_of_the_table, tab
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
 from tvlint.readers.capture.lifting.program import Exchange, Message, Ref
 
-Units: TypeAlias = Mapping[str, Mapping[int, tuple[int, ...]]]
-"""The units that are the outermost factors of dimensions, by value and dimension."""
+Units: TypeAlias = Mapping[str, Mapping[int, tuple[tuple[int, int], ...]]]
+"""The units that are the outermost factors of dimensions, by value and dimension, each with the number of parts into which the
+factors behind it are cut.
+"""
 
 
-def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[int, ...]:
-    """Return those of the factors of a whole dimension, with their sizes, of which each of so many parts has one index."""
-    found: list[int] = []
+def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[tuple[int, int], ...]:
+    """Return those of the factors of a whole dimension, with their sizes, of which each of so many parts has one index.
+
+    With each comes into how many parts the factors behind it are cut, which may be a factor that is none of them.
+    """
+    found: list[tuple[int, int]] = []
     for factor, size in whole:
-        if parts % size or parts == 1:
+        if parts == 1:
             break
-        found.append(factor)
+        if parts % size:
+            return tuple(found) if size % parts == 0 else ()
         parts //= size
+        found.append((factor, parts))
     return tuple(found) if parts == 1 else ()
 
 
@@ -85,11 +92,13 @@ def _meetings(holdings: Sequence[Holding]) -> dict[int, list[tuple[str, int, str
 def _followed(holding: Holding, received: Mapping[str, Mapping[int, tuple[int, int]]]) -> _Followed:
     """Return where the units are in the values of a rank."""
     followed = _Followed(holding.factors, holding.lifted)
-    followed.kept.update(name for value in holding.weights for names in holding.units.get(value, {}).values() for name in names)
-    for value, dims in holding.units.items():
+    held = holding.units
+    followed.kept.update(name for value in holding.weights for names in held.get(value, {}).values() for name, _ in names)
+    for value, dims in held.items():
         for dim, names in dims.items():
-            for name in names:
+            for name, parts in names:
                 followed.put(value, dim, 0, name)
+                followed.parts[value, name] = parts
     for value, units in received.items():
         for unit, (dim, place) in units.items():
             followed.put(value, dim, place, unit)
@@ -108,6 +117,7 @@ class _Followed:
         self.calls = {name: node for node in lifted.nodes if isinstance(node, Call) for name in node.outputs}
         self.places: dict[str, dict[int, tuple[int, int]]] = {}
         self.kept: set[int] = set()
+        self.parts: dict[tuple[str, int], int] = {}
 
     def put(self, value: str, dim: int, place: int, unit: int) -> None:
         """Put a unit into a dimension of a value, unless the value has it."""
@@ -134,7 +144,7 @@ class _Followed:
                     self._copy(value, gradient)
         elif isinstance(node, Exchange):
             for value, result in zip(node.inputs, node.outputs, strict=False):
-                self._copy(value, result, without=node.dim)
+                self._exchanged(node, value, result)
         elif isinstance(node, Call) and has_trait(node.op, Trait.CONTRACTION) and has_trait(node.op, Trait.PRODUCT):
             self._multiplied(node)
         elif isinstance(node, Call) and node.op == "torch.Tensor.view":
@@ -144,10 +154,19 @@ class _Followed:
         elif isinstance(node, Call) and inputs_of(node):
             self._called(node)
 
-    def _copy(self, value: str, result: str, without: int | None = None) -> None:
+    def _copy(self, value: str, result: str) -> None:
         for unit, (dim, place) in self.places.get(value, {}).items():
-            if dim != without and dim < len(self.types[result].shape):
+            if dim < len(self.types[result].shape):
                 self.put(result, dim, place, unit)
+
+    def _exchanged(self, node: Exchange, value: str, result: str) -> None:
+        """Follow the units of what ranks exchange; along the dimension that is gathered where the parts are behind it."""
+        for unit, (dim, place) in self.places.get(value, {}).items():
+            parts, count = self.parts.get((value, unit), 1), len(node.group) if dim == node.dim else 1
+            is_kept = dim != node.dim or (node.kind == "all-gather" and parts % count == 0)
+            if is_kept and dim < len(self.types[result].shape):
+                self.put(result, dim, place, unit)
+                self.parts[result, unit] = parts // count
 
     def _permuted(self, node: Call) -> None:
         dims = node.attributes["dims"]

@@ -294,7 +294,7 @@ WITH_PAIRS = {
 }  # fmt: skip
 """Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
 
-BY_THEMSELVES = {"index"}
+BY_THEMSELVES = {"upsample_nearest2d", "upsample_nearest2d_backward", "index"}
 """Operators of which only some uses are lifted: tests of their own hold these."""
 
 
@@ -639,6 +639,26 @@ def test_the_gradient_of_one_of_two_norms_of_a_value_says_of_which_it_is(of: int
     found = [node.forward.attributes["eps"] for node in lifted.nodes if isinstance(node, GradientOf)]
     assert found == ([] if of is None else [(1e-5, 1e-2)[of]])
     assert bool(lifted.unlifted) == (of is None)
+
+
+@pytest.mark.parametrize(
+    ("scale", "other", "is_open"), [(2.0, 2.0, False), (None, None, False), (1.9, 1.9, True), (2.0, None, True)]
+)
+def test_an_image_is_enlarged_by_its_nearest_places(scale: float | None, other: float | None, is_open: bool) -> None:
+    bench, wide = Bench(), IMAGE.repeat(2, 2).repeat(2, 3)
+    given = {"output_size": (12, 12), "scales_h": scale, "scales_w": scale}
+    made = bench.apply("upsample_nearest2d", {"self": IMAGE, **given}, wide)
+    bench.program.operations[5] = made
+    incoming = RANDOM.normal(size=wide.shape)
+    kernel = {"grad_output": incoming, **given, "input_size": IMAGE.shape, "scales_w": other}
+    gradient = bench.apply("upsample_nearest2d_backward", kernel, IMAGE, Mark("backward", 0, of=5))
+    if is_open:
+        bench.program.roots.append(RootValue(gradient, "x", Mark()))
+        assert lift(bench.program, EQUATIONS).unlifted
+        return
+    expected = incoming.reshape(2, 4, 6, 2, 6, 2).sum((3, 5))
+    np.testing.assert_allclose(bench.run(gradient), expected, rtol=1e-9)
+    np.testing.assert_allclose(bench.values[made], wide, rtol=1e-9)
 
 
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:

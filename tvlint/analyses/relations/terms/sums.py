@@ -328,7 +328,9 @@ class Sums:
         operands = tuple(term for _, factors in rest for term, _, _ in factors)
         if head == ((NONE, ()),):
             return self.terms.term(("one", shape, slot), (), shape, slot), first
-        alone = len(operands) == 1 and head == ((NONE, ((tuple(range(len(shape))), ONE),)),)
-        if alone and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
-            return operands[0], first
+        if len(operands) == len(head) == 1 and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
+            ((constant, factors),) = head
+            in_place = all(dim in (at, -1) for at, dim in enumerate(factors[0][0]))  # -1 stands at dimensions that are one long
+            if constant == NONE and factors[0][1] == ONE and in_place:
+                return operands[0], first
         return self.terms.term((SUM_OF_PRODUCTS, head), operands, shape, slot), first

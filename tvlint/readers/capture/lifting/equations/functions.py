@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.kernels import ATTENTION_KERNEL, gradients_asked, reduction_of
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, function_of, given, nearest
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, function_of, given, nearest, sizes
 from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
@@ -190,6 +190,29 @@ def _convolution(lifting: Lifting, node: Apply) -> bool:
     return options is not None and _called(lifting, node, op, ("input", "weight", "bias"), options)
 
 
+def _enlarged(lifting: Lifting, node: Apply) -> bool:
+    """Lift what enlarges images by taking the nearest places, where scales say no more than the sizes do."""
+    source = lifting.value(given(node, "self"))
+    made, before = lifting.shape(node.outputs[0])[2:], lifting.shape(source)[2:] if source is not None else ()
+    scales = [node.arguments.get(name) for name in ("scales_h", "scales_w")]
+    fits = all(scale in (None, new / old) for scale, new, old in zip(scales, made, before, strict=True))
+    return (
+        fits
+        and sizes(given(node, "output_size")) == made
+        and lifting.call(node, f"{_IN_TORCH}interpolate", (given(node, "self"),), size=made)
+    )
+
+
+def _enlarged_gradient(lifting: Lifting, node: Apply) -> bool:
+    forward = lifting.forward_of(node.mark, f"{_IN_TORCH}interpolate")
+    source = lifting.maker(Ref(forward.outputs[0])) if forward is not None else None
+    if forward is None or source is None or not isinstance(forward.inputs[0], Ref):
+        return False
+    fits = all(node.arguments.get(name) == source.arguments.get(name) for name in ("output_size", "scales_h", "scales_w"))
+    is_of_it = sizes(given(node, "input_size")) == lifting.shape(forward.inputs[0].name)
+    return fits and is_of_it and lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
+
+
 def _gradient_of(function: str, tensors: tuple[str, ...]) -> Callable[[Lifting, Apply], bool]:
     """Lift the gradient of the call, of the same operands and options, that autograd names or that is the last of them.
 
@@ -281,6 +304,14 @@ EQUATIONS = (
         "binary_cross_entropy_with_logits",
         "with weights it is (1 - y) x - (1 + (pos_weight - 1) y) logsigmoid(x), times the weight of each place",
         _weighted_chances,
+    ),
+    Equation(
+        "upsample_nearest2d",
+        "upsample_nearest2d is torch.nn.functional.interpolate to the size, which its scales do not contradict",
+        _enlarged,
+    ),
+    Equation(
+        "upsample_nearest2d_backward", "the kernel is the gradient of upsample_nearest2d of the same sizes", _enlarged_gradient
     ),
     Equation("convolution", "convolution, not transposed, is torch.nn.functional.conv1d, conv2d or conv3d", _convolution),
     Equation(

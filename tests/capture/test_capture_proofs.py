@@ -152,6 +152,8 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("preferred_texts", "preferred_texts_reference", "dp 2", "1"),
         ("pairs_of_fields", "pairs_of_fields_reference", "dp 2", "1"),
         ("soft_experts", "soft_experts_reference", "dp 2", "1"),
+        ("dispatched_experts", "dispatched_experts_reference", "dp 2", "1"),
+        ("grouped_shards", "grouped_shards_reference", "dp 2 x tp 2", "1"),
         ("sequence_parts", "sequence_parts_reference", "cp 2", "1"),
         ("uneven_batches", "uneven_batches_reference", "dp 2", "1"),
     ],

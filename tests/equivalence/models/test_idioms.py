@@ -851,7 +851,256 @@ l: f32[] = sum(z)
     ),
 )
 
+HEADS_THROUGH_A_STACK = Idiom(
+    """weight q f32[8,8]
+weight k f32[8,8]
+weight v f32[8,8]
+input x f32[2,4,8]
+loss l
+program
+a = linear(x, q)
+b = linear(x, k)
+aa = view(a, [2, 4, 4, 2])
+bb = view(b, [2, 4, 4, 2])
+s = transpose(aa, 1, 2)
+t = transpose(bb, 1, 2)
+o = scaled_dot_product_attention(s, t, s, is_causal=True)
+u = transpose(o, 1, 2)
+y = reshape(u, [2, 4, 8])
+z = linear(y, v)
+l: f32[] = sum(z)
+end update q, k, v""",
+    """mesh cp=2
+weight q f32[8,8]
+weight k f32[8,8]
+weight v f32[8,8]
+input x f32[2,4,8] cp:S(1)
+loss l
+program
+a = linear(x, q)
+b = linear(x, k)
+aa = view(a, [2, 2, 4, 2])
+bb = view(b, [2, 2, 4, 2])
+a0, a1 = split(aa, 2, dim=2)
+b0, b1 = split(bb, 2, dim=2)
+as = stack([a0, a1])
+bs = stack([b0, b1])
+ae = all-to-all(as, dim=0, concat-dim=0) over cp
+be = all-to-all(bs, dim=0, concat-dim=0) over cp
+a2, a3 = unbind(ae, 0)
+b2, b3 = unbind(be, 0)
+ac = cat([a2, a3], dim=1)
+bc = cat([b2, b3], dim=1)
+s = transpose(ac, 1, 2)
+t = transpose(bc, 1, 2)
+o = scaled_dot_product_attention(s, t, s, is_causal=True)
+u = transpose(o, 1, 2)
+u0, u1 = split(u, 2, dim=1)
+us = stack([u0, u1])
+ue = all-to-all(us, dim=0, concat-dim=0) over cp
+y0, y1 = unbind(ue, 0)
+yc = cat([y0, y1], dim=2)
+y = reshape(yc, [2, 2, 8])
+z = linear(y, v)
+l0: f32[] = sum(z)
+l = all-reduce(l0) over cp
+end reduce-gradients q, k, v over cp
+end update q, k, v""",
+    (
+        ("bs = stack([b0, b1])", "bs = stack([b1, b0])"),
+        ("cat([b2, b3], dim=1)", "cat([b3, b2], dim=1)"),
+        ("cat([y0, y1], dim=2)", "cat([y1, y0], dim=2)"),
+        ("reduce-gradients q, k, v over cp", "reduce-gradients q, k, v over cp by avg"),
+    ),
+)
+
+EXPERTS_THROUGH_A_STACK = Idiom(
+    """weight u f32[3,3]
+weight w f32[4,3,3]
+weight g f32[4,3]
+input x f32[4,5,3]
+loss l
+program
+h = linear(x, u)
+s = linear(h, g)
+p = softmax(s, dim=-1)
+i = argmax(s, dim=-1) || none
+c = one_hot(i, 4) || none
+m = to(c, dtype="float32") || none
+d = einsum("gse,gsd->egsd", m, h)
+e = einsum("egsd,edf->egsf", d, w)
+a = gelu(e)
+k = mul(p, m)
+z = einsum("gse,egsf->gsf", k, a)
+l: f32[] = sum(z)
+end update u, w, g""",
+    """mesh ep=2
+weight u f32[3,3]
+weight w f32[4,3,3] ep:S(0)
+weight g f32[4,3]
+input x f32[4,5,3] ep:S(0)
+loss l
+program
+h = linear(x, u)
+s = linear(h, g)
+p = softmax(s, dim=-1)
+i = argmax(s, dim=-1) || none
+c = one_hot(i, 4) || none
+m = to(c, dtype="float32") || none
+d = einsum("gse,gsd->egsd", m, h)
+d0, d1 = split(d, 2, dim=0)
+ds = stack([d0, d1])
+de = all-to-all(ds, dim=0, concat-dim=0) over ep
+d2, d3 = unbind(de, 0)
+dc = cat([d2, d3], dim=1)
+e = einsum("egsd,edf->egsf", dc, w)
+a = gelu(e)
+a0, a1 = split(a, 2, dim=1)
+at = stack([a0, a1])
+ae = all-to-all(at, dim=0, concat-dim=0) over ep
+a2, a3 = unbind(ae, 0)
+ac = cat([a2, a3], dim=0)
+k = mul(p, m)
+z = einsum("gse,egsf->gsf", k, ac)
+l0: f32[] = sum(z)
+l = all-reduce(l0) over ep
+end reduce-gradients u, g over ep
+end update u, w, g""",
+    (
+        ("cat([a2, a3], dim=0)", "cat([a3, a2], dim=0)"),
+        ("at = stack([a0, a1])", "at = stack([a1, a0])"),
+        ("reduce-gradients u, g over ep", "reduce-gradients u, g, w over ep"),
+    ),
+)
+
+LINEAR_ATTENTION = Idiom(
+    """weight q f32[4,4]
+weight k f32[4,4]
+input x f32[2,4,4]
+loss l
+program
+a0 = linear(x, q)
+a1 = elu(a0)
+a = add(a1, 1.0)
+b0 = linear(x, k)
+b1 = elu(b0)
+b = add(b1, 1.0)
+bt = transpose(b, 1, 2)
+s = matmul(bt, x)
+y = matmul(a, s)
+n0 = sum(b, dim=1, keepdim=True)
+nt = transpose(n0, 1, 2)
+n = matmul(a, nt)
+z = div(y, n)
+l: f32[] = sum(z)
+end update q, k""",
+    """mesh cp=2
+weight q f32[4,4]
+weight k f32[4,4]
+input x f32[2,4,4] cp:S(1)
+loss l
+program
+a0 = linear(x, q)
+a1 = elu(a0)
+a = add(a1, 1.0)
+b0 = linear(x, k)
+b1 = elu(b0)
+b = add(b1, 1.0)
+bt = transpose(b, 1, 2)
+p = matmul(bt, x)
+s = all-reduce(p) over cp || {x} = all-reduce({y}) over cp
+y = matmul(a, s)
+n0 = sum(b, dim=1, keepdim=True)
+n1 = all-reduce(n0) over cp || {x} = all-reduce({y}) over cp
+nt = transpose(n1, 1, 2)
+n = matmul(a, nt)
+z = div(y, n)
+l0: f32[] = sum(z)
+l = all-reduce(l0) over cp
+end reduce-gradients q, k over cp
+end update q, k""",
+    (("n1 = all-reduce(n0) over cp || {x} = all-reduce({y}) over cp", "n1 = clone(n0)"),),
+)
+
+POSITIONS_APART = Idiom(
+    """weight w f32[4,4]
+input x f32[2,8,4]
+loss l
+program
+h = linear(x, w)
+t = transpose(h, 1, 2)
+s = matmul(h, t)
+i = arange(8) || none
+q = view(i, [8, 1]) || none
+m = lt(q, i) || none
+k = masked_fill(s, m, -inf)
+p = softmax(k, dim=-1)
+z = matmul(p, h)
+l: f32[] = sum(z)
+end update w""",
+    """mesh cp=2
+weight w f32[4,4]
+input x f32[2,8,4] cp:S(1)
+loss l
+program
+h = linear(x, w)
+hs = all-gather(h, dim=1) over cp
+t = transpose(hs, 1, 2)
+s = matmul(h, t)
+i = arange(8) || none
+j = chunk(i, dim=0) over cp || none
+q = view(j, [4, 1, 1]) || none
+r = view(i, [1, 2, 4]) || none
+n = lt(q, r) || none
+m = view(n, [4, 8]) || none
+k = masked_fill(s, m, -inf)
+p = softmax(k, dim=-1)
+z = matmul(p, hs)
+l0: f32[] = sum(z)
+l = all-reduce(l0) over cp
+end reduce-gradients w over cp
+end update w""",
+    (("r = view(i, [1, 2, 4])", "r0 = view(i, [1, 4, 2]) || none\nr = transpose(r0, 1, 2)"), ("lt(q, r)", "gt(q, r)")),
+)
+
+BOTH_MOMENTS = Idiom(
+    """weight w f32[4,4]
+weight g f32[4]
+input x f32[8,4]
+loss l
+program
+h = linear(x, w)
+n = layer_norm(h, [4], g)
+z = tanh(n)
+l: f32[] = sum(z)
+end update w, g""",
+    """mesh dp=2
+weight w f32[4,4]
+weight g f32[4]
+input x f32[8,4] dp:S(0)
+loss l
+program
+h = linear(x, w)
+v, m = var_mean(h, dim=-1, unbiased=False, keepdim=True)
+d = sub(h, m)
+e = add(v, 0.00001)
+r = rsqrt(e)
+n0 = mul(d, r)
+n = mul(n0, g)
+z = tanh(n)
+l0: f32[] = sum(z)
+l = all-reduce(l0) over dp
+end reduce-gradients w, g over dp
+end update w, g""",
+    (("unbiased=False", "unbiased=True"), ("reduce-gradients w, g over dp", "reduce-gradients w, g over dp by avg")),
+)
+
 IDIOMS = {
+    "heads that are exchanged for the sequence in parts that are stacked": HEADS_THROUGH_A_STACK,
+    "tokens that experts get and give in parts that are stacked": EXPERTS_THROUGH_A_STACK,
+    "a mask of positions in two dimensions": POSITIONS_APART,
+    "a norm by its variance and mean": BOTH_MOMENTS,
+    "sums over a sequence that ranks share": LINEAR_ATTENTION,
     "a norm of the queries of all heads": NORM_OF_ALL_HEADS,
     "rows of a split dimension, divided by their norm": UNIT_ROWS,
     "a variance by its moments, of a split dimension": MOMENTS_SPLIT,
@@ -890,3 +1139,10 @@ def test_a_mask_of_a_mask_is_followed_once() -> None:
 
 def test_a_view_into_fewer_dimensions_than_it_has_is_not_proved() -> None:
     assert EXPANDED_ANEW.verdict("= mean(z)", "= expand(q, 2, 3, 4)").outcome is not Outcome.PROVED
+
+
+def test_a_sum_that_is_not_reduced_is_named_where_other_values_are_the_reference_s_in_a_normal_form() -> None:
+    reduced = "s = all-reduce(p) over cp || {x} = all-reduce({y}) over cp"
+    first, *others = LINEAR_ATTENTION.verdict(reduced, "s = all-reduce(p) over cp").reasons
+    assert first.name == "missing-gradient-reduction"
+    assert "other-operator" not in {reason.name for reason in others}

@@ -387,7 +387,9 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
     if Trait.TRIANGLE in spec.traits and len(values) == 1:
         return some_rows(machine, evaluated_once(machine, case, values))
     if Trait.JOIN in spec.traits and len(values) > 1 and len(bound.operands) == len(values):
-        return side_by_side_pieces(machine, bound, values, lambda: evaluated_once(machine, case, values))
+        return side_by_side_pieces(
+            machine, bound, values, lambda: evaluated_once(machine, case, values), partial(_evaluated, machine)
+        )
     saved = evaluated_once(machine, case, values)
     if name == ATTENTION:
         return below_the_diagonal(machine, spec, call, values, saved)

@@ -56,13 +56,15 @@ class Saved:
 class Moved:
     """How tensors stand side by side in one along `dim`: at which places, and as which indices of its whole term.
 
-    Those are the indices of the whole term of the one that the whole term of the other is.
+    Those are the indices of the whole term of the one that the whole term of the other is. What `drops` it is taken out of the
+    dimension, one index each, and has it no more.
     """
 
     dim: int
     joins: bool
     places: tuple[tuple[int, int], ...]
     indices: tuple[tuple[int, int], ...]
+    drops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

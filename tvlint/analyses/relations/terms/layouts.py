@@ -9,6 +9,7 @@ without joined or permuted dimensions; dimensions that it needs whole are neithe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -70,6 +71,37 @@ def moved(terms: Terms, term: int, count: int, source: int, target: int) -> int 
     except TooLargeError:
         return None
     return times(terms, times(terms, found, factor), constant) if terms.slot[found] == slot else None
+
+
+def with_unit(terms: Terms, term: int, dim: int) -> int | None:
+    """Return the term with one more dimension, which is one long; None where it has no form."""
+    inner, constant = bare(terms, term)
+    shape, algebra = terms.shape[inner], Algebra(terms)
+    try:
+        before, after = _places(algebra, inner, [(1, 1)] * len(shape), shape)
+        expression = algebra.placed(inner, before)
+        found, factor = algebra.as_term(
+            expression, [index for atoms in (*after[:dim], (), *after[dim:]) for index in atoms or (-1,)]
+        )
+        found = algebra.merged(found, [max(1, len(atoms)) for atoms in (*after[:dim], (), *after[dim:])])
+    except TooLargeError:
+        return None
+    return times(terms, times(terms, found, factor), constant)
+
+
+def is_foreign(terms: Terms, term: int) -> bool:
+    """Return whether the reference has no multiple of a term, as it is or without the dimensions that are one long."""
+    term, _ = bare(terms, term)
+    if not terms.foreign(term):
+        return False
+    shape, slot = terms.shape[term], terms.slot[term]
+    kept = [dim for dim, size in enumerate(shape) if size != 1 or dim == slot]
+    if not kept or len(kept) == len(shape):
+        return True
+    starts = [0, *kept[1:], len(shape)]
+    runs = [(after - before, 1) for before, after in pairwise(starts)]
+    plain = viewed(terms, term, runs, tuple(shape[dim] for dim in kept), kept.index(slot) if slot >= 0 else -1)
+    return plain is None or terms.foreign(bare(terms, plain)[0])
 
 
 def _places(algebra: Algebra, term: int, runs: Sequence[Run], shape: tuple[int, ...]) -> tuple[list[Pattern], list[Pattern]]:

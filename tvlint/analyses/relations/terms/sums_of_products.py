@@ -27,7 +27,7 @@ from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
-from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare, rational, times
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare, rational, renumbered, times
 from tvlint.analyses.relations.terms.constants import power_of, product_of
 from tvlint.analyses.relations.terms.expressions import (
     FLAG,
@@ -56,9 +56,25 @@ from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
 from tvlint.analyses.relations.terms.sums import may_have_infinities, may_vanish
 from tvlint.analyses.relations.terms.terms_at_indices import TermsAtIndices
 from tvlint.ops.field import AT_ZERO
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _Ranges: TypeAlias = dict[tuple[int, int], tuple[int, Expression]]
 """By start and size: an index of that size, and a value that has it."""
+
+
+def _with_one_index(indices: Pattern, runs: Mapping[Pattern, int]) -> Pattern:
+    """Return indices with one for each run of them that stands among them in its order."""
+    for run, index in runs.items():
+        for start in range(len(indices) - len(run) + 1):
+            if indices[start : start + len(run)] == run:
+                indices = (*indices[:start], index, *indices[start + len(run) :])
+                break
+    return indices
+
+
+_BY_ELEMENT = (Trait.ACTIVATION, Trait.COMPARISON, Trait.CONVERSION, Trait.MASKING)
+"""Operators on elements whose attributes say nothing of where dimensions are."""
 
 _MOST_POWERS = 4
 _MOST_MULTIPLIED_OUT = 16
@@ -681,25 +697,50 @@ class Products(TermsAtIndices):
             self.terms.joined[key] = found, tuple(map(names.index, made))
         return found, made, raised
 
+    def _of_elements(self, term: int, pattern: Pattern, runs: Mapping[Pattern, int]) -> tuple[int, Pattern]:
+        """Return an operator on elements, applied to operands that have one index for each run."""
+        head, operands = self.terms.keys[term], self.terms.operands[term]
+        *places, result = head[3][:-3]
+        if len(places) != len(operands) or -1 in result or not {index for place in places for index in place} <= {*result, -1}:
+            raise TooLargeError
+        at = {-1: (), **{index: (outer,) for index, outer in zip(result, pattern, strict=True)}}
+        values, found = [], list[Pattern]()
+        for operand, place in zip(operands, places, strict=True):
+            value, indices, constant = self.as_factor(
+                self._with_runs(self.of_places(operand, [at[index] for index in place]), runs)
+            )
+            values.append(times(self.terms, value, constant))
+            found.append(indices)
+        order = tuple(dict.fromkeys(index for indices in found for index in indices if index >= 0))
+        numbered = (*renumbered(*found, order), (), (), ())
+        return self.terms.term((*head[:3], numbered, ()), tuple(values), *self.extent(order)), order
+
     def _joined_factor(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
         """Return a factor that has indices of runs with one index for each of these."""
         apart = {index for run in runs for index in run}
         head, operands, waiting = self.terms.keys[term], self.terms.operands[term], iter(pattern)
         if head[0] == SPLIT:
             groups = [tuple(next(waiting) for _ in range(count)) for count in head[1]]
-            places = [(runs[each],) if each in runs else each for each in groups]
+            places = [_with_one_index(each, runs) for each in groups]
             if apart.isdisjoint(index for place in places for index in place):
                 return self._factor(operands[0], places, power)
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, [(index,) for index in pattern], frozenset())
             return (*self._summed([self._with_run(*each, runs) for each in inner], gone), power)
+        if head == PLACE and pattern[-1] not in apart:
+            of = self._with_run(*self._factor(operands[0], [(index,) for index in pattern[:-1]], ONE), runs)
+            return (*self._place_of(of, pattern[-1:], term in self.terms.within)[:2], power)
         if head[0] == FUNCTION:
             made = self._with_runs(self.of_places(operands[0], [(index,) for index in pattern]), runs)
             ((_, ((found, places_of, _),)),) = self._applied(head[1], made)
             return found, places_of, power
-        if self._is_conversion(term):
-            value = self._with_runs(self.of_places(operands[0], [(index,) for index in pattern]), runs)
-            return self._converted(head, value, power)
+        if (
+            len(head) == 5
+            and head[3][-3:] == ((), (), ())
+            and head[4] == ()
+            and has_trait(str(head[0]).removesuffix(" gradient"), *_BY_ELEMENT)
+        ):
+            return (*self._of_elements(term, pattern, runs), power)
         if head[0] == SUM_OF_PRODUCTS:
             found, places_of, constant = self.as_factor(
                 self._with_runs(self.placed(term, [(index,) for index in pattern]), runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare, renumbered, times
@@ -143,10 +144,13 @@ class TermsAtIndices(Sums):
             waiting = iter(places)
             (base,) = operands
             return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
+        return self._as_split(term, places, power)
+
+    def _as_split(self, term: int, places: Sequence[Pattern], power: Fraction) -> Factor:
+        """Return a term as a factor that has the indices into which its dimensions are split."""
         kept = [tuple(index for index in place if index >= 0 and self.sizes[index] != (1, False)) for place in places]
         flat, counts = tuple(index for atom in kept for index in atom), tuple(map(len, kept))
-        shape, slot = self.extent(flat)
-        return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
+        return self.terms.term((SPLIT, counts), (term,), *self.extent(flat)), flat, power
 
     def place_of(self, term: int, pattern: Sequence[int], index: int, *, looked_up: bool = False) -> Expression:
         """Return the factor that is one where the elements of a term are the place along an index.
@@ -164,12 +168,17 @@ class TermsAtIndices(Sums):
 
     def _place_of(self, factor: Factor, places: Pattern, within: bool) -> Factor:
         (term, pattern, _), terms = factor, self.terms
-        if len(places) != 1 or places[0] < 0:
+        if not places or min(places) < 0:
             raise TooLargeError
-        made = terms.term(PLACE, (term,), (*terms.shape[term], self.sizes[places[0]][0]), terms.slot[term])
+        size = prod(self.sizes[index][0] for index in places)
+        made = terms.term(PLACE, (term,), (*terms.shape[term], size), terms.slot[term])
         if within:
             terms.within.add(made)
-        return made, (*pattern, *places), ONE
+        return (
+            (made, (*pattern, *places), ONE)
+            if len(places) == 1
+            else self._as_split(made, [*((i,) for i in pattern), places], ONE)
+        )
 
     def _applied(self, name: str, one: Expression) -> Expression:
         term, pattern, constant = self.as_factor(one)

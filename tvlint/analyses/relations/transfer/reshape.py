@@ -144,7 +144,7 @@ def reshape_gradient(world: World, operand: Value, result: Value, gradient: Valu
 
 def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
     """Return what equal pieces of another dimension are, in rank order along `dim`: the other dimension's outermost part is
-    that of `dim` then. None where they are no such pieces, or that has no form.
+    that of `dim` then, and each piece has the same indices of the rest. None where they are none, or that has no form.
     """
     first, count = pieces[0], len(pieces)
     shape = world.terms.shape[first.term]
@@ -152,16 +152,16 @@ def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
     if not world.terms.arithmetic or len(others) != 1 or first.box[dim] != (0, shape[dim]):
         return None
     (other,) = others
-    step = shape[other] // count
-    boxes = [(*first.box[:other], (i * step, (i + 1) * step), *first.box[other + 1 :]) for i in range(count)]
+    step, (low, high) = shape[other] // count, first.box[other]
+    boxes = [(*first.box[:other], (i * step + low, i * step + high), *first.box[other + 1 :]) for i in range(count)]
     alike = {(piece.term, piece.leaves, piece.coefficient, piece.fold) for piece in pieces}
-    if step * count != shape[other] or len(alike) > 1 or world.terms.whole(first.term) != first.term:
+    if step * count != shape[other] or high > step or len(alike) > 1 or world.terms.whole(first.term) != first.term:
         return None
     term = layouts.moved(world.terms, first.term, count, other, dim) if [piece.box for piece in pieces] == boxes else None
     if term is None:
         return None
     box = list(first.box)
-    box[dim], box[other] = (0, count * shape[dim]), (0, step)
+    box[dim], box[other] = (0, count * shape[dim]), (low, high)
     return world.values.through(first, term, 0, tuple(box), 1, frozenset())
 
 
@@ -172,10 +172,11 @@ def unstacked(world: World, value: Value, dim: int, position: int, count: int) -
         return None
     if value.box[dim] != (0, shape[dim]) or value.fold is not None:
         return None
-    for other, bounds in enumerate(value.box):
-        term = layouts.moved(terms, value.term, count, dim, other) if other != dim and bounds == (0, shape[other]) else None
-        if term is not None and not terms.foreign(term):
+    for other, (low, high) in enumerate(value.box):
+        term = layouts.moved(terms, value.term, count, dim, other) if other != dim else None
+        if term is not None and not layouts.is_foreign(terms, term):
             box = list(value.box)
-            box[dim], box[other] = (0, shape[dim] // count), (position * shape[other], (position + 1) * shape[other])
+            start = position * shape[other]
+            box[dim], box[other] = (0, shape[dim] // count), (start + low, start + high)
             return world.values.through(value, term, 0, tuple(box), 1, frozenset())
     return None

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
+from tvlint.analyses.relations.terms import layouts
 from tvlint.analyses.relations.terms.constant_factors import bare, times
 from tvlint.analyses.relations.terms.expressions import is_joined
 from tvlint.analyses.relations.terms.ranges import all_of, among_zeros, side_by_side, some_of
@@ -126,10 +128,25 @@ def _taken_apart(machine: Machine, spec: OpSpec, bound: Bound, value: Value) -> 
     after = (*shape[:dim], *shape[dim + 1 :])
     picked = [_one_index(machine, spec, bound, value, dim, place, after) for place in range(shape[dim])]
     known = [saved for saved in picked if saved is not None]
+    if terms.sealed >= 0 and (len(known) < len(picked) or not all(_is_known(machine, saved) for saved in known)):
+        apart = [_apart(machine.world, value, dim, place, place + 1) for place in range(shape[dim])]
+        outputs = tuple(_without(machine.world, each, after) for each in apart if each is not None)
+        if len(outputs) == len(apart) and None not in outputs:
+            places = tuple((place, place + 1) for place in range(shape[dim]))
+            moved = Moved(dim, False, places, ((0, shape[dim]),) * shape[dim], drops=True)
+            return Saved(spec.name, bound, Family.INDEXED, (value,), outputs, moved=moved)
     if len(known) < len(picked):
         return None
-    outputs = tuple(saved.outputs[0] for saved in known)
-    return Saved(spec.name, bound, Family.INDEXED, (value,), outputs, tuple((saved, (0,)) for saved in known))
+    steps = tuple((saved, (0,)) for saved in known)
+    return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(saved.outputs[0] for saved in known), steps)
+
+
+def _without(world: World, value: Value, after: Shape) -> Value | None:
+    """Return a value without a dimension that is one long; None where that is no view of it."""
+    try:
+        return reshape(world, value, after)
+    except Mismatch:
+        return None
 
 
 def _every_nth(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, taken: tuple[Any, ...]) -> Saved | None:
@@ -198,33 +215,63 @@ def _slice_of_joined(
     return Saved(spec.name, bound, Family.INDEXED, (value,), (rest,), steps)
 
 
-def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
+def side_by_side_pieces(
+    machine: Machine,
+    bound: Bound,
+    values: tuple[Value, ...],
+    ordinary: Callable[[], Saved],
+    evaluate: Callable[[Form, tuple[Value, ...]], Saved],
+) -> Saved:
     """Return what joins tensors: as the reference joins them, which is what `ordinary` gives, or the pieces that all hold of
     one value, or of their values side by side.
     """
     terms = machine.world.terms
     dim = next((dim for dim, names in enumerate(zip(*bound.operands, strict=True)) if len(set(names)) > 1), None)
-    if not terms.arithmetic or dim is None:
+    stacks = dim is None and len(bound.outputs) == 1 and len(bound.outputs[0]) == len(bound.operands[0]) + 1
+    if not terms.arithmetic or (dim is None and not stacks):
         return ordinary()
     if terms.sealed < 0:
         as_reference = ordinary()
-        _note_joined(machine.world, values, as_reference.outputs[0], dim)
+        if dim is not None:
+            _note_joined(machine.world, values, as_reference.outputs[0], dim)
         return as_reference
     saved, error = _attempt(ordinary)
     if saved is not None and _is_known(machine, saved):
         return saved
-    ways = [machine.world.values.pieces_of(value) for value in values]
+    found = _piled(machine, bound, values, evaluate) if dim is None else _side_by_side(machine.world, bound, values, dim)
+    return _as_attempted(saved, error) if found is None else found
+
+
+def _piled(
+    machine: Machine, bound: Bound, values: tuple[Value, ...], evaluate: Callable[[Form, tuple[Value, ...]], Saved]
+) -> Saved | None:
+    """Return what tensors are along a new dimension: side by side in one that each is given."""
+    dim = next(dim for dim, name in enumerate(bound.outputs[0]) if name not in bound.operands[0])
+    form = machine.cases.form(Compute("torch.unsqueeze", ("", Literal(dim)), ("",)), {})
+    given = [_attempt(partial(evaluate, form, (value,)))[0] for value in values]
+    views = [(saved, (place,)) for place, saved in enumerate(given) if saved is not None]
+    wide = tuple(saved.outputs[0] for saved, _ in views if saved.outputs[0] is not None)
+    joined = _side_by_side(machine.world, bound, wide, dim) if len(wide) == len(values) else None
+    if joined is None:
+        return None
+    last = (joined, tuple(range(-len(values), 0)))
+    return Saved("stack", bound, Family.INDEXED, values, joined.outputs, (*views, last))
+
+
+def _side_by_side(world: World, bound: Bound, values: tuple[Value, ...], dim: int) -> Saved | None:
+    """Return the pieces that tensors hold of one value, or of their values side by side; None where that has no form."""
+    ways = [world.values.pieces_of(value) for value in values]
     outside = {(*way[:dim], *way[dim + 1 :]) for way in ways}
-    slotted = any(terms.slot[terms.whole(value.term)] == dim for value in values)
+    slotted = any(world.terms.slot[world.terms.whole(value.term)] == dim for value in values)
     if slotted or any(value.fold is not None for value in values):
-        return _as_attempted(saved, error)
+        return None
     if len(outside) > 1:
-        found = _stacked_together(machine.world, values, dim)
+        found = _stacked_together(world, values, dim)
     else:
-        found = of_one(machine.world, values, ways, dim) or _of_joined(machine.world, values, ways, dim)
-        found = found or _of_several(machine.world, values, ways, dim)
+        found = of_one(world, values, ways, dim) or _of_joined(world, values, ways, dim)
+        found = found or _of_several(world, values, ways, dim)
     if found is None:
-        return _as_attempted(saved, error)
+        return None
     made, indices = found
     ends = [0, *accumulate(length(way[dim]) for way in ways)]
     moved = Moved(dim, True, tuple(pairwise(ends)), indices)
@@ -543,7 +590,7 @@ def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
     ranges = sorted((stop - start, start, stop) for start, stop in terms.cuts.get(size, ()) if start <= low and high <= stop)
     for _, start, stop in ranges if value.fold is None and terms.arithmetic else ():
         term = some_of(terms, whole, dim, start, stop)
-        if term is not None and not terms.foreign(bare(terms, term)[0]):
+        if term is not None and (terms.foreign(whole) or not terms.foreign(bare(terms, term)[0])):
             return moved_into(world, value, term, dim, start), (start, stop)
     return value, (0, size)
 
@@ -590,10 +637,14 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
     """
     (operand,), dim, values = saved.inputs, moved.dim, world.values
     assert operand is not None
+    if moved.drops:
+        gradients = {output: _with_unit(world, gradient, dim) for output, gradient in gradients.items()}
     ways, found = values.pieces_of(operand), list[Value]()
     together = stacked(world, [gradients[output] for output in sorted(gradients, key=lambda output: moved.places[output])], dim)
     if together is not None and together.box == operand.box:
         return together
+    if moved.drops:
+        raise Mismatch("undecided-gradient", "has gradients of some of the parts of what was stacked", refutes=False)
     groups: dict[_Range, list[int]] = {}
     for output in sorted(gradients, key=lambda output: moved.places[output]):
         groups.setdefault(moved.indices[output], []).append(output)
@@ -622,10 +673,23 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
         one = values.out_of_pieces(first)
         one = one if term == whole(first.term) else values.through(one, term, 0, box, 1, frozenset())
         found.append(values.with_pieces(one, ways))
+    shape = world.terms.shape[world.terms.whole(operand.term)]
+    if any(world.terms.shape[world.terms.whole(value.term)] != shape for value in found):
+        raise Mismatch("undecided-gradient", "has gradients of some of the parts of what was stacked", refutes=False)
     total = values.gradient_sum(operand.term, found)
     if total is None:
         raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=False)
     return total
+
+
+def _with_unit(world: World, value: Value, dim: int) -> Value:
+    """Return a value with one more dimension, which is one long. Raises Mismatch where it has no form."""
+    is_whole = world.terms.whole(value.term) == value.term
+    term = layouts.with_unit(world.terms, value.term, dim) if is_whole else None
+    if term is None:
+        raise Mismatch("undecided-gradient", "has gradients that have no form that is known", refutes=False)
+    box = (*value.box[:dim], (0, 1), *value.box[dim:])
+    return world.values.through(value, term, 0, box, 1, frozenset())
 
 
 def _one_among_zeros(world: World, operand: Value, dim: int, start: int, gradient: Value) -> Value:

@@ -119,6 +119,7 @@ PURE = {
     "readers/megatron/unknown_options.py:_option_near": "a table of tvlint",
     "readers/megatron/unknown_options.py:_beginnings": "cuts what it is given",
     "readers/megatron/section_values.py:_words": "a table of tvlint",
+    "readers/sources/python_syntax.py:nodes": "walks what it was given",
     "readers/capture/rewriting/flat_gradients.py:made": "of the programs that one call is given",
     "readers/megatron/composed_files.py:_parsed": "parses what it is given",
     "readers/plan_json/schema_checker.py:form": "a schema of tvlint",

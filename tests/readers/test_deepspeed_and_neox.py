@@ -197,6 +197,8 @@ def test_a_key_that_deepspeed_does_not_read_is_a_slip(entry: str, severity: str,
         ('"stage": 3, "overlap_comm": "yes please"', "`overlap_comm` takes `true` or `false`, not `yes please`"),
         ('"stage": 3, "overlap_comm": "Yes"', ""),
         ('"stage": 3, "offload_param": {"device": "gpu"}', "`device` does not take `gpu`"),
+        ('"stage": 3, "offload_param": {"device": "cpu", "pin_memry": true}', "DeepSpeed has no setting `pin_memry`"),
+        ('"stage": 3, "offload_param": {"device": "cpu", "buffer_count": "few"}', "`buffer_count` takes an integer, not `few`"),
         ('"stage": 3, "offload_param": {"device": "${device}"}, "offload_optimizer": {"device": "nvme"}', ""),
     ],
 )
@@ -225,6 +227,10 @@ def test_a_batch_is_a_number(count: str) -> None:
         ("weight-decay: none", "write a number"),
         ("finetune: 1", "write `true` or `false`"),
         ("activation: GELU", ""),
+        ("fp16: {enabled: true, los_scale: 0}", "did you mean `loss_scale`?"),
+        ("fp16: {enabled: true, loss_scale: many}", "write a number"),
+        ("fp16: {enabled: true, loss_scale: 0, initial_scale_power: 12, min_loss_scale: 1.0}", ""),
+        ("zero_optimization: {stage: 1, contiguous_gradents: true}", "did you mean `contiguous_gradients`?"),
         (
             "activation: softmax",
             "one of `gelu`, `geglu`, `relu`, `softsign`, `swish`, `mish`, `silu`, `reglu`, `swiglu`, `bilinear`, `glu`",
@@ -239,4 +245,4 @@ def test_what_gpt_neox_refuses_is_an_error_unless_a_fork_may_take_it(entry: str,
     document = read("125M.yml", text.encode())
     assert document is not None
     found = [(each.severity.value, each.help, each.location.line) for each in document.findings]
-    assert found == ([("error", help, 5)] if help else [])
+    assert found == ([("warning" if "los_scale" in entry else "error", help, 5)] if help else [])

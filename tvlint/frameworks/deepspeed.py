@@ -68,8 +68,29 @@ ZERO = {name: kind for kind, names in _OF_EVERY_STAGE.items() for name in names}
 }
 """Every key of `zero_optimization`, which takes no others (deepspeed/runtime/zero/config.py, version 0.18), and one of old
 versions, with the type of its value."""
-OFFLOAD = {"offload_param": "none cpu nvme", "offload_optimizer": "none cpu nvme"}
-"""What the sections of `zero_optimization` take as their `device` (deepspeed/runtime/zero/offload_config.py)."""
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "zero_optimization": ZERO,
+    "fp16": {
+        **dict.fromkeys(("enabled", "auto_cast", "consecutive_hysteresis", "fp16_master_weights_and_grads"), "bool"),
+        **dict.fromkeys(("initial_scale_power", "loss_scale_window", "hysteresis"), "int"),
+        **dict.fromkeys(("loss_scale", "min_loss_scale"), "float"),
+        **dict.fromkeys(("opt_level", "fp16", "type"), "other"),
+    },
+    "bf16": dict.fromkeys(
+        ("enabled", "immediate_grad_update", "check_grad_overflow", "bf16_master_weights_and_grads", "bf16_optimizer_states"),
+        "bool",
+    ),
+}
+"""The keys of sections, each with the type of its value (deepspeed/runtime/precision_config.py)."""
+OFFLOADS = frozenset({"offload_param", "offload_optimizer"})
+OFFLOAD = {
+    **dict.fromkeys(("buffer_count", "buffer_size", "max_in_cpu"), "int"),
+    **dict.fromkeys(("pin_memory", "pipeline_read", "pipeline_write", "pipeline", "fast_init", "super_offload"), "bool"),
+    **dict.fromkeys(("ratio", "cpuadam_cores_perc"), "float"),
+    **dict.fromkeys(("device", "nvme_path"), "other"),
+}
+"""The keys of those sections of `zero_optimization` (deepspeed/runtime/zero/offload_config.py)."""
+DEVICES = {"device": "none cpu nvme"}
 
 
 @cache

@@ -103,6 +103,20 @@ def test_groups_and_what_deepspeed_adds_count(added: str, tmp_path: Path) -> Non
     assert len(more) == (1 if "deepspeed" in added else 2)
 
 
+@pytest.mark.parametrize(
+    ("launch", "meant"),
+    [
+        ("torchrun --nprocs_per_node 8 elsewhere.py --cows 1\n", "--nproc_per_node"),
+        ("ray job submit --runtim-env-json '{}' -- python3 elsewhere.py --cows 1\n", "--runtime-env-json"),
+        ("ray job submit --runtime-env-json '{}' -- python3 elsewhere.py --cows 1\n", ""),
+        ("other job submit --runtim-env-json '{}' -- python3 elsewhere.py --cows 1\n", ""),
+        ("torchrun --nproc_per_node 8 elsewhere.py --nprocs_per_node 1\n", ""),
+    ],
+)
+def test_options_of_the_launcher_are_held_to_it_whatever_it_starts(launch: str, meant: str, tmp_path: Path) -> None:
+    assert [help for _, help in findings(tmp_path, launch)] == ([f"did you mean `{meant}`?"] if meant else [])
+
+
 def test_a_program_that_several_files_may_be_is_not_judged(tmp_path: Path) -> None:
     assert len(findings(tmp_path, "python train.py --cows 3\n")) == 0
     (tmp_path / "train.py").write_text(PROGRAM)

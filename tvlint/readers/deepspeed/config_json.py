@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from tvlint.findings import Severity
 from tvlint.frameworks.deepspeed import BATCH, DEEPSPEED
 from tvlint.ir.configuration import Configuration
 from tvlint.readers.deepspeed.sections import (
     CONVERTED,
     duplicates,
-    misspelled_keys,
+    mistaken_sections,
     mistaken_values,
-    mistaken_zero,
     settings_of,
+    slips,
 )
 from tvlint.readers.document import Document
 from tvlint.readers.sources.json_nodes import NotJson, parse, topmost_keys
@@ -72,8 +73,8 @@ def read(path: str, data: bytes) -> Document | None:
     configuration = Configuration(path, FORMAT, "deepspeed", settings, {}, "", False, root.location)
     mistakes = (
         *duplicates(root),
-        *misspelled_keys(root, USUAL),
-        *mistaken_zero(root),
+        *slips(root, USUAL, Severity.WARNING, "DeepSpeed"),
+        *mistaken_sections(root),
         *mistaken_values(root, COUNTS, {}, CONVERTED),
     )
     return Document(path, FORMAT, configurations=(configuration,), findings=mistakes)

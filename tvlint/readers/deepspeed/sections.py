@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
-from tvlint.frameworks.deepspeed import BATCH, NESTED, OFFLOAD, ZERO
+from tvlint.frameworks.deepspeed import BATCH, DEVICES, NESTED, OFFLOAD, OFFLOADS, SECTIONS, ZERO
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.near_names import are_swapped, by_slips, is_a_letter_off, near
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
@@ -21,11 +22,13 @@ def _is_whole(value: object) -> bool:
 
 PLACEHOLDER = "auto"
 LONGEST = 80
+NUMBER = Pattern(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*")
 SHORTEST = 4
 """A shorter word is another one with another letter."""
 WORDS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
 CONVERTED: Mapping[str, Callable[[object], bool]] = {
     "int": _is_whole,
+    "float": lambda value: isinstance(value, int | float) or NUMBER.fullmatch(str(value)) is not None,
     "bool": lambda value: isinstance(value, bool) or value in (0, 1) or str(value).lower() in WORDS,
 }
 """What becomes a value of the type: DeepSpeed reads numbers and truth values in quotes too."""
@@ -88,18 +91,6 @@ def _without(key: YamlScalar, behind: YamlNode) -> Iterator[Fix]:
         yield Fix("remove the first one", (Edit(span, ""),))
 
 
-def misspelled_keys(root: YamlMapping, topmost: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for each key that is a slip away from one of DeepSpeed's: it refuses one of `zero_optimization`, and
-    passes over any other.
-    """
-    yield from slips(root, topmost, Severity.WARNING, "DeepSpeed")
-    for key, node in root.entries:
-        if isinstance(key, YamlScalar) and isinstance(node, YamlMapping) and key.text in NESTED:
-            is_zero = key.text == "zero_optimization"
-            severity = Severity.ERROR if is_zero else Severity.WARNING
-            yield from slips(node, ZERO if is_zero else NESTED[key.text], severity, "DeepSpeed")
-
-
 def slips(mapping: YamlMapping, names: Collection[str], severity: Severity, framework: str) -> Iterator[Finding]:
     """Yield a finding for each key that is a slip away from one of the names, which have underscores where it has hyphens."""
     given = {key.text.replace("-", "_"): key for key, _ in mapping.entries if isinstance(key, YamlScalar)}
@@ -114,15 +105,23 @@ def slips(mapping: YamlMapping, names: Collection[str], severity: Severity, fram
             yield Finding("misspelled-option", severity, message, key.location, help, fixes=(fix,))
 
 
-def mistaken_zero(root: YamlMapping) -> Iterator[Finding]:
-    """Yield a finding for each value of `zero_optimization` that DeepSpeed refuses."""
+def mistaken_sections(root: YamlMapping) -> Iterator[Finding]:
+    """Yield a finding for each key and value of a section that DeepSpeed refuses; it passes over keys of some."""
+    for name, node in _mappings(root):
+        if name in SECTIONS:
+            is_zero = SECTIONS[name] is ZERO
+            yield from slips(node, SECTIONS[name], Severity.ERROR if is_zero else Severity.WARNING, "DeepSpeed")
+            yield from mistaken_values(node, SECTIONS[name], {}, CONVERTED)
+            for inner, section in _mappings(node):
+                if is_zero and inner in OFFLOADS:
+                    yield from slips(section, OFFLOAD, Severity.ERROR, "DeepSpeed")
+                    yield from mistaken_values(section, OFFLOAD, DEVICES, CONVERTED)
+
+
+def _mappings(root: YamlMapping) -> Iterator[tuple[str, YamlMapping]]:
     for key, node in root.entries:
-        if not isinstance(key, YamlScalar) or key.text != "zero_optimization" or not isinstance(node, YamlMapping):
-            continue
-        yield from mistaken_values(node, ZERO, {}, CONVERTED)
-        for inner, section in node.entries:
-            if isinstance(inner, YamlScalar) and inner.text in OFFLOAD and isinstance(section, YamlMapping):
-                yield from mistaken_values(section, {}, {"device": OFFLOAD[inner.text]}, CONVERTED)
+        if isinstance(key, YamlScalar) and isinstance(node, YamlMapping):
+            yield key.text, node
 
 
 def mistaken_values(

@@ -175,6 +175,14 @@ OF_ACCELERATE = frozenset(
     }
 )
 """Options of `accelerate launch`, version 1.15 (accelerate/commands/launch.py), but for those of sizes of its plugins."""
+OF_RAY_JOB = frozenset(
+    {
+        *("address", "entrypoint-label-selector", "entrypoint-memory", "entrypoint-num-cpus", "entrypoint-num-gpus"),
+        *("entrypoint-resources", "headers", "help", "job-id", "log-color", "log-style", "metadata-json", "no-wait"),
+        *("runtime-env", "runtime-env-json", "submission-id", "verbose", "verify", "working-dir"),
+    }
+)
+"""Options of `ray job submit`, version 2.49 (ray/dashboard/modules/job/cli.py)."""
 OF_HYDRA = frozenset(
     {
         "cfg",
@@ -202,7 +210,7 @@ SHORTEST = 5
 """Letters of the shortest name that is an option but for a letter, where no other one is."""
 SURELY_LONG = 7
 """From so many letters on, two may differ."""
-OTHERS = {"deepspeed": OF_DEEPSPEED, "accelerate": OF_ACCELERATE}
+OTHERS = {"deepspeed": OF_DEEPSPEED, "accelerate": OF_ACCELERATE, "submit": OF_RAY_JOB}
 """Options of launchers that do not come with torch."""
 PLUGINS = ("megatron-lm-", "parallelism-config-")
 """How options of `accelerate launch` begin that are not listed."""
@@ -223,12 +231,14 @@ def mistaken_launcher_options(launch: Launch) -> Iterator[Finding]:
     value that is no number where the launcher makes one of it.
     """
     names = [(known_text(item.pieces) or "").rpartition("/")[2] if isinstance(item, Word) else "" for item in launch.launcher]
-    place = next((place for place, name in enumerate(names) if name in TORCH or name in OTHERS), None)
+    known = (place for place, name in enumerate(names) if name in TORCH or name in OTHERS)
+    place = next((each for each in known if names[each] != "submit" or names[max(each - 2, 0) : each] == ["ray", "job"]), None)
     if place is None:
         return
     end = len(launch.launcher) - (0 if launch.path else len(launch.arguments))
     given = launch.launcher[place + 1 : end]
-    yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), names[place], "-")
+    shown = "ray job submit" if names[place] == "submit" else names[place]
+    yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), shown, "-")
     yield from _not_numbers(given)
     if names[place] not in OTHERS and launch.path:
         yield from _of_program(given)

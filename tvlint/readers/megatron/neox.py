@@ -9,7 +9,7 @@ from dataclasses import replace
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.deepspeed import NEOX, neox_choices, neox_kinds
 from tvlint.ir.configuration import Configuration, Setting, Unknown
-from tvlint.readers.deepspeed.sections import EXACT, mistaken_values, mistaken_zero, settings_of, slips
+from tvlint.readers.deepspeed.sections import EXACT, mistaken_sections, mistaken_values, settings_of, slips
 from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.json_nodes import topmost_keys
@@ -73,7 +73,7 @@ def _mistakes(root: YamlMapping, entries: Mapping[str, YamlNode]) -> Iterator[Fi
     Forks of it have further keys, and take further values.
     """
     yield from slips(root, neox_kinds(), Severity.ERROR, "GPT-NeoX")
-    yield from mistaken_zero(root)
+    yield from mistaken_sections(root)
     is_fork = not entries.keys() <= neox_kinds().keys() or "autotuning" in entries
     found = mistaken_values(root, neox_kinds(), neox_choices(), EXACT)
     yield from (each for each in found if each.fixes or not is_fork)

@@ -14,6 +14,7 @@ from tvlint.readers.megatron.arguments import flag_of, read_arguments
 from tvlint.readers.megatron.declared_options import declared
 from tvlint.readers.megatron.invalid_options import left_over, refused_by_source
 from tvlint.readers.megatron.launcher import Launch, split_launch
+from tvlint.readers.megatron.launcher_options import mistaken_launcher_options
 from tvlint.readers.megatron.local_parser import local_parser
 from tvlint.readers.megatron.nested_commands import name_of, readings
 from tvlint.readers.megatron.parser_source import ParserSource
@@ -31,7 +32,7 @@ MOVES = frozenset({"cd", "pushd"})
 
 
 def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
-    """Yield what the programs that the script starts refuse of their options, where a program alone says what it takes."""
+    """Yield what launchers refuse of their options, and programs of theirs that alone say what they take."""
     if OPTION not in data or len(data) > LARGEST or b"\0" in data or not STARTS.search(data):
         return
     try:
@@ -43,6 +44,7 @@ def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
             return
         for words in readings(evaluation, command, lambda words: any(map(flag_of, words))):
             launch = split_launch(words)
+            yield from mistaken_launcher_options(launch) if launch.path else ()
             program = _only_file(launch.path, path) if launch.path else ""
             parser = local_parser(program, path) if program else None
             if parser is not None:

@@ -662,6 +662,51 @@ program sp=1
   o = conv2d(c, k, padding=[0,1])
 """,
     ),
+    *variants(
+        "convolution of rows that ranks share out, reflected at the ends of the image",
+        """
+mesh sp=2
+weight k f32[3,3,3,3]
+input x f32[1,3,8,8] sp:S(2)
+program sp=0
+  e: f32[1,3,1,8] = narrow(x, 2, 3, 1)
+  send e to sp+1
+  recv f: f32[1,3,1,8] from sp+1
+  z: f32[1,3,1,8] = narrow(x, 2, 1, 1)
+  c = cat([z, x, f], dim=2)
+  o = conv2d(c, k, padding=[0,1])
+program sp=1
+  recv e: f32[1,3,1,8] from sp-1
+  f: f32[1,3,1,8] = narrow(x, 2, 0, 1)
+  send f to sp-1
+  z: f32[1,3,1,8] = narrow(x, 2, 2, 1)
+  c = cat([e, x, z], dim=2)
+  o = conv2d(c, k, padding=[0,1])
+""",
+        ("a row from further away", "scan-over-shards", [("narrow(x, 2, 3, 1)", "narrow(x, 2, 2, 1)")]),
+        ("the row of the other rank behind", "scan-over-shards", [("cat([e, x, z], dim=2)", "cat([x, e, z], dim=2)")]),
+        ("the row of the other rank in front", "scan-over-shards", [("cat([z, x, f], dim=2)", "cat([z, f, x], dim=2)")]),
+    ),
+    *correct(
+        "convolution of rows of a batch that ranks exchange",
+        """
+mesh dp=2
+weight k f32[6,3,3,3]
+input x f32[8,3,8,8] dp:S(0)
+program dp=0
+  e: f32[2,3,8,8] = narrow(x, 0, 0, 2)
+  send e to dp+1
+  recv f: f32[2,3,8,8] from dp+1
+  c = cat([e, f], dim=0)
+  o = conv2d(c, k, padding=1)
+program dp=1
+  recv e: f32[2,3,8,8] from dp-1
+  f: f32[2,3,8,8] = narrow(x, 0, 0, 2)
+  send f to dp-1
+  c = cat([e, f], dim=0)
+  o = conv2d(c, k, padding=1)
+""",
+    ),
     *pair(
         "every rank weighs its experts with the weights of the first",
         "contraction-of-mismatched-shards",

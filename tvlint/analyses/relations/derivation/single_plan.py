@@ -84,10 +84,11 @@ class _Operators:
     def makers_on(self, rank: int) -> dict[str, tuple[str, Operator]]:
         """Return the last operator that makes each tensor on a rank, and its segment."""
         if rank not in self._makers:
-            steps = (step.segment for program in self._plan.programs if rank in program.ranks for step in program.steps)
+            steps = [step.segment for program in self._plan.programs if rank in program.ranks for step in program.steps]
+            last_runs = [*dict.fromkeys(reversed(steps))][::-1]
             self._makers[rank] = {
                 name: (segment, operator)
-                for segment in steps
+                for segment in last_runs
                 for operator in self._plan.segments[segment].operators
                 for name in writes(operator)
             }

@@ -53,7 +53,7 @@ def misplaced_in_buckets(projection: Projection) -> Iterator[Defect]:
             if text := seen[name, value.term]:
                 rule = "gradient-of-another-tensor" if plan.tensors[name].role is Role.WEIGHT else "state-of-another-shard"
                 text = f"`{name}` is overwritten on {{ranks}} with what is made of {text}"
-                repair = "join what is stepped, its gradient and its states in one order, and take them apart in the same"
+                repair = "give each weight what its own gradient stepped: buckets, gradients and states are joined in one order"
                 yield at(made[1], made[0], Defect(rule, True, text, rank, repair=repair))
 
 

@@ -33,14 +33,16 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
         names = operator.tensor_operands
         rank, called = len(site.shape(names[0])), name_of(site.operator)
         for axis in projection.axes if rank else ():
-            on, rule, text = site.on(names[0], axis), "", ""
+            on, rule, text, at_rank = site.on(names[0], axis), "", "", site.rank
             if is_attention(operator) and axis not in messaged:
                 keys = _local_keys(site, operator, names, axis, axis in traded)
                 rule, text = "attention-over-local-keys", f"sees only what its own shard of `{axis}` has of the keys `{keys}`"
                 text = text if keys else ""
-                if not text and _masks_by_own_places(site, operator, names, axis) and _is_beyond_first(site, axis):
+                beyond = _beyond_first(site, axis)
+                if not text and beyond >= 0 and _masks_by_own_places(site, operator, names, axis):
+                    at_rank = beyond
                     rule, text = "scan-over-shards", f"numbers the queries of its shard of `{axis}` from zero: "
-                    text += "all but the first shard lose keys that come before them"
+                    text += "they lose keys that come before them"
             elif isinstance(on, Shard) and _chooses(operator, on, rank) and axis not in batch | SEQUENCE_AXES:
                 rule = "choice-over-shards"
                 if _reduces_places(site, operator, axis) or not _sent_on(site, list(filter(None, operator.outputs)), axis):
@@ -54,7 +56,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
             if text:
                 carried = rule == "scan-over-shards" and not is_attention(operator) and _carries(projection, axis)
                 unless = "ranks hand on what a shard lacks" if carried else ""
-                found = Defect(rule, True, f"{called} on {{ranks}} {text}", site.rank, unless=unless)
+                found = Defect(rule, True, f"{called} on {{ranks}} {text}", at_rank, unless=unless)
                 yield at(site.operator, site.segment.name, found)
 
 
@@ -87,9 +89,9 @@ def _masks_by_own_places(site: Site, operator: Compute, names: Sequence[str], ax
     return causal and _splits(site.on(names[0], axis), row.sequence, rank) and is_whole(site.on(names[1], axis))
 
 
-def _is_beyond_first(site: Site, axis: str) -> bool:
-    """Return whether another rank than the first along an axis runs the operator."""
-    return any(rank != site.projection.plan.mesh.first(rank, (axis,)) for rank in site.ranks())
+def _beyond_first(site: Site, axis: str) -> int:
+    """Return another rank than the first along an axis that runs the operator; -1 where there is none."""
+    return next((rank for rank in site.ranks() if rank != site.projection.plan.mesh.first(rank, (axis,))), -1)
 
 
 def _splits(on: On, dim: int, rank: int) -> bool:

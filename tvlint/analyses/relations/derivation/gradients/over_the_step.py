@@ -326,9 +326,12 @@ def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], defects: l
             total = _total(world, plan, first, name, known, len(members)) if len(known) == len(values) else None
         except Mismatch as mismatch:
             mismatch = as_sum_of_shards(mismatch, known) if world.alone else mismatch
-            text = f"the reducer of `{tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
+            weight = tensors[name].logical or name
+            text = f"the reducer of `{weight}` on {{ranks}} {mismatch.message}"
+            is_split = mismatch.name == "allreduce-of-shards"
+            repair = "leave out the weights of which each of these ranks has a slice of its own" if is_split else ""
             for member in members:
-                defects.append(at(first, segment, Defect(mismatch.name, mismatch.refutes, text, member)))
+                defects.append(at(first, segment, Defect(mismatch.name, mismatch.refutes, text, member, repair=repair)))
         held.update(dict.fromkeys(slots, total))
     return held
 

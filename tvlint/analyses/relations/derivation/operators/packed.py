@@ -56,7 +56,7 @@ def taken_apart(machine: Machine, spec: OpSpec, form: Form, value: Value, evalua
         return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(outputs), packed=on_whole)
     if dim == len(shape) - 1 and not is_all_of(ways[dim], size):
         lies = ", ".join(f"{low}:{high}" for low, high in ways[dim])
-        text = f"takes indices {lies} of {size} apart as if they were as many of each part"
+        text = f"takes indices {lies} of {size} apart, which are not as many of each of the {len(taken)} parts"
         unless = "the two parts of each rank are stored in a row" if len(taken) == 2 else ""
         raise of_one_plan("packed-split-across-shards", text, operand=0, unless=unless)
     moved = Moved(dim, False, tuple(places), ((0, size),) * len(places))

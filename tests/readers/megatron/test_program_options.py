@@ -122,5 +122,8 @@ def test_a_program_that_several_files_may_be_is_not_judged(tmp_path: Path) -> No
     (tmp_path / "train.py").write_text(PROGRAM)
     assert len(findings(tmp_path, "python train.py --cows 3\n")) == 1
     assert len(findings(tmp_path, "cd $WORK\npython train.py --cows 3\n")) == 0
+    assert len(findings(tmp_path, "python $OTHER/train.py --cows 3\n")) == 0
+    assert len(findings(tmp_path, 'srun bash -c "python train.py --cows 3"\n')) == 1
+    assert len(findings(tmp_path, 'srun bash -c "cd $WORK; python train.py --cows 3"\n')) == 0
     (tmp_path / "examples" / "train.py").write_text(PROGRAM)
     assert len(findings(tmp_path, "python train.py --cows 3\n")) == 0

@@ -29,6 +29,8 @@ STARTS = Pattern(rb"(?:^|\s)(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|-
 OPTION = b" --"
 MOVES = frozenset({"cd", "pushd"})
 """Behind which a program may be one of another folder."""
+MOVES_IN = Pattern(rb"\b(?:cd|pushd)\s")
+"""The same in a text for another shell, of which only the commands with options are seen."""
 
 
 def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
@@ -45,15 +47,21 @@ def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
         for words in readings(evaluation, command, lambda words: any(map(flag_of, words))):
             launch = split_launch(words)
             yield from mistaken_launcher_options(launch) if launch.path else ()
-            program = _only_file(launch.path, path) if launch.path else ""
+            may_be_moved = words is not command.words and MOVES_IN.search(data) is not None
+            program = _only_file(launch.path, path) if launch.path and not may_be_moved else ""
             parser = local_parser(program, path) if program else None
             if parser is not None:
                 yield from _mistakes(path, launch, parser)
 
 
 def _only_file(program: str, script: str) -> str:
-    """Return the one file that the program may be, from whichever folder around the script it is started; empty for several."""
-    name = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
+    """Return the one file that the program may be, from whichever folder around the script it is started; empty for several.
+
+    Behind a folder that is not known, it may be a file of another repository.
+    """
+    if program.startswith("/"):
+        return ""
+    name = program if program.endswith(".py") else program.replace(".", os.sep) + ".py"
     paths = (os.path.normpath(os.path.join(folder, name)) for folder in around(os.path.abspath(os.path.dirname(script))))
     found = [path for path in paths if is_file(path)]
     return found[0] if len(found) == 1 else ""

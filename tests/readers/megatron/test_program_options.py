@@ -118,12 +118,13 @@ def test_options_of_the_launcher_are_held_to_it_whatever_it_starts(launch: str, 
 
 
 def test_a_program_that_several_files_may_be_is_not_judged(tmp_path: Path) -> None:
-    assert len(findings(tmp_path, "python train.py --cows 3\n")) == 0
+    assert len(findings(tmp_path, "torchrun train.py --cows 3\n")) == 0
     (tmp_path / "train.py").write_text(PROGRAM)
-    assert len(findings(tmp_path, "python train.py --cows 3\n")) == 1
-    assert len(findings(tmp_path, "cd $WORK\npython train.py --cows 3\n")) == 0
-    assert len(findings(tmp_path, "python $OTHER/train.py --cows 3\n")) == 0
-    assert len(findings(tmp_path, 'srun bash -c "python train.py --cows 3"\n')) == 1
-    assert len(findings(tmp_path, 'srun bash -c "cd $WORK; python train.py --cows 3"\n')) == 0
-    (tmp_path / "examples" / "train.py").write_text(PROGRAM)
+    assert len(findings(tmp_path, "torchrun train.py --cows 3\n")) == 1
+    assert len(findings(tmp_path, "cd $WORK\ntorchrun train.py --cows 3\n")) == 0
+    assert len(findings(tmp_path, "torchrun $OTHER/train.py --cows 3\n")) == 0
+    assert len(findings(tmp_path, 'srun bash -c "torchrun train.py --cows 3"\n')) == 1
+    assert len(findings(tmp_path, 'srun bash -c "cd $WORK; torchrun train.py --cows 3"\n')) == 0
     assert len(findings(tmp_path, "python train.py --cows 3\n")) == 0
+    (tmp_path / "examples" / "train.py").write_text(PROGRAM)
+    assert len(findings(tmp_path, "torchrun train.py --cows 3\n")) == 0

@@ -13,7 +13,7 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.arguments import flag_of, read_arguments
 from tvlint.readers.megatron.declared_options import declared
 from tvlint.readers.megatron.invalid_options import left_over, refused_by_source
-from tvlint.readers.megatron.launcher import Launch, split_launch
+from tvlint.readers.megatron.launcher import LAUNCHERS, Launch, split_launch
 from tvlint.readers.megatron.launcher_options import mistaken_launcher_options
 from tvlint.readers.megatron.local_parser import local_parser
 from tvlint.readers.megatron.nested_commands import name_of, readings
@@ -21,7 +21,7 @@ from tvlint.readers.megatron.parser_source import ParserSource
 from tvlint.readers.megatron.program import around
 from tvlint.readers.megatron.unknown_options import unknown_options
 from tvlint.readers.shell.evaluate import evaluate
-from tvlint.readers.shell.values import source_of
+from tvlint.readers.shell.values import Word, known_text, source_of
 
 LARGEST = 1 << 18
 STEPS = 40_000
@@ -48,10 +48,18 @@ def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
             launch = split_launch(words)
             yield from mistaken_launcher_options(launch) if launch.path else ()
             may_be_moved = words is not command.words and MOVES_IN.search(data) is not None
-            program = _only_file(launch.path, path) if launch.path and not may_be_moved else ""
+            is_judged = launch.path and not may_be_moved and _starts_ranks(launch)
+            program = _only_file(launch.path, path) if is_judged else ""
             parser = local_parser(program, path) if program else None
             if parser is not None:
                 yield from _mistakes(path, launch, parser)
+
+
+def _starts_ranks(launch: Launch) -> bool:
+    """Return whether a program is started as the ranks of a job: options of other programs are no matter of parallelism."""
+    words = (known_text(item.pieces) or "" for item in launch.launcher if isinstance(item, Word))
+    names = {word.rpartition("/")[2] for word in words}
+    return not names.isdisjoint(LAUNCHERS) or names.issuperset(("ray", "submit"))
 
 
 def _only_file(program: str, script: str) -> str:

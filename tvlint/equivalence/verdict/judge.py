@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Declare, Defect
@@ -85,22 +85,6 @@ def _in_normal_form(case: Case, progress: Progress, most_causes: int) -> Attempt
             return replace(verdict, reasons=tuple(sure))
         unsure = unsure or tuple(replace(reason, refutes=False) for reason in verdict.reasons if reason.refutes)
     return unsure
-
-
-def sure_in_normal_form(ways: Iterable[Case], progress: Progress, most_causes: int = _CAUSES) -> tuple[Reason, ...]:
-    """Return why the first of the ways whose values are all known, but for what is surely wrong, is no proof; nothing where
-    each has others.
-
-    What such values lack or have too often is wrong in the plan, where expressions stop at the first that is written otherwise.
-    """
-    for way in ways:
-        attempt = attempt_proof(way, progress)
-        if isinstance(attempt, NotUnderstood) or attempt.is_proved or attempt.derivation.derived.defects:
-            continue
-        found = explain(attempt, progress, most_causes).reasons
-        if found and all(reason.refutes and _is_sure(reason) for reason in found):
-            return found
-    return ()
 
 
 def _is_sure(reason: Reason) -> bool:

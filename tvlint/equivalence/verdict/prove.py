@@ -47,7 +47,7 @@ from tvlint.equivalence.verdict.casts import with_flags, without_needless_casts
 from tvlint.equivalence.verdict.declared_results import otherwise_declared
 from tvlint.equivalence.verdict.gathered_reductions import with_reductions_over_ranks
 from tvlint.equivalence.verdict.held_weights import as_held
-from tvlint.equivalence.verdict.judge import find_proof, judge, sure_in_normal_form
+from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
 from tvlint.equivalence.verdict.open_values import OF_VALUES
@@ -273,10 +273,6 @@ def _different(case: Case, verdict: Verdict, found: Difference) -> Verdict:
     if found.first is not None and operator is not None:
         found = replace(found, first=(*found.first[:2], operator))
     shown = reasons(case.parallel, as_defects(case.parallel, found, open_, taken))
-    sure = sure_in_normal_form(_other_ways(_once(case)), lambda text, share: None) if open_ else ()
-    if sure:
-        shown = tuple(replace(reason, location=sure[0].location) for reason in shown)
-        return replace(verdict, outcome=Outcome.REFUTED, reasons=(*sure, *shown), stages=_stage_counts_of(verdict, sure))
     place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
     if place is not None and found.first is None and taken is None and not found.fails:
         shown = tuple(replace(reason, location=place) for reason in shown)

@@ -656,6 +656,19 @@ def test_an_encoder_and_a_decoder_are_given_texts_of_their_lengths() -> None:
     assert arguments.max_position_embeddings == 32
 
 
+def test_a_schedule_of_batch_sizes_begins_with_its_first() -> None:
+    from types import SimpleNamespace
+
+    from tvlint.capture.launch import Launch
+    from tvlint.capture.megatron_training import _reduce_batch
+
+    sizes = {"micro_batch_size": 4, "global_batch_size": None, "pipeline_model_parallel_size": 2}
+    arguments = SimpleNamespace(**sizes, step_batch_size_schedule="0:384 200B:768")
+    _reduce_batch(arguments, Launch(8, "pretrain_gpt.py", ("--pipeline-model-parallel-size", "2")), 2)
+    assert arguments.global_batch_size == 2 * 4 * 4  # two samples in each of four micro-batches of four replicas
+    assert arguments.step_batch_size_schedule is None
+
+
 COPIES = """
 import torch
 from torch import nn

@@ -172,7 +172,7 @@ _SIZES = (
     "num_layers_per_virtual_pipeline_stage", "decoder_first_pipeline_num_layers",
     "decoder_last_pipeline_num_layers", "moe_layer_freq", "hidden_size", "ffn_hidden_size", "num_attention_heads",
     "num_query_groups", "kv_channels", "num_experts", "moe_router_topk", "moe_ffn_hidden_size",
-    "moe_shared_expert_intermediate_size", "seq_length", "micro_batch_size", "global_batch_size",
+    "moe_shared_expert_intermediate_size", "seq_length", "micro_batch_size", "global_batch_size", "step_batch_size_schedule",
     "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim",
 )  # fmt: skip
 
@@ -246,7 +246,9 @@ def _reduce_batch(args: Any, launch: Launch, ranks: int) -> None:
     replicas = max(1, (launch.single_of or launch.ranks) // ranks)
     sizes = declared_sizes(launch)
     declared = max(1, (launch.declared or launch.single_of or launch.ranks) // prod(sizes.values()))
-    batch = args.global_batch_size or args.micro_batch_size * declared
+    schedule = getattr(args, "step_batch_size_schedule", None)
+    first = int(schedule.split()[0].rpartition(":")[2]) if schedule else args.global_batch_size
+    batch = first or args.micro_batch_size * declared
     micro_batches = max(1, batch // (args.micro_batch_size * declared))
     stages = args.pipeline_model_parallel_size
     left = min(micro_batches, 2 * stages)
@@ -254,6 +256,8 @@ def _reduce_batch(args: Any, launch: Launch, ranks: int) -> None:
         left -= left % stages
     args.micro_batch_size = 2
     args.global_batch_size = 2 * replicas * left
+    if schedule:  # of which the step is one of the first
+        args.step_batch_size_schedule = None
 
 
 # ---- data and preparation ----

@@ -108,6 +108,11 @@ def is_a_letter_off(name: str, meant: str) -> bool:
     return len(long) == len(short) + 1 and long[at + 1 :] == short[at:] and long[at].isalpha()
 
 
+def is_a_slip(name: str, meant: str) -> bool:
+    """Return whether one letter, or the order of two, is all that differs."""
+    return is_a_letter_off(name, meant) or are_swapped(name, meant)
+
+
 def is_a_word_misspelled(name: str, meant: str) -> bool:
     """Return whether one letter of a word is changed, too many or missing, or words are joined in another way; a plural is
     another word.

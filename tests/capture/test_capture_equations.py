@@ -661,6 +661,14 @@ def test_an_image_is_enlarged_by_its_nearest_places(scale: float | None, other: 
     np.testing.assert_allclose(bench.values[made], wide, rtol=1e-9)
 
 
+@pytest.mark.parametrize("image", [1.0, IMAGE[0], IMAGE[0, 0], IMAGE[:, :, :0]], ids=lambda image: str(np.shape(image)))
+def test_what_is_no_image_is_not_enlarged(image: Any) -> None:
+    bench, given = Bench(), {"output_size": (12, 12), "scales_h": 2.0, "scales_w": 2.0}
+    made = bench.apply("upsample_nearest2d", {"self": image, **given}, IMAGE.repeat(2, 2).repeat(2, 3))
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    assert lift(bench.program, EQUATIONS).unlifted
+
+
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:
     assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS | BY_THEMSELVES
     assert len({(own.op, own.statement) for own in ALL}) == len(ALL)

@@ -17,7 +17,7 @@ NESTED = {
 """Sections, and the settings of each; a setting is called `section_name`."""
 
 DEEPSPEED = BATCH | {f"{section}_{name}" for section, names in NESTED.items() for name in names} | {"gradient_allreduce_op"}
-"""Every setting of a DeepSpeed configuration, by its canonical name."""
+"""The settings of a DeepSpeed configuration that rules read, by canonical name."""
 
 NEOX = (
     BATCH
@@ -37,7 +37,7 @@ NEOX = (
         "num_unique_layers",
     }
 )
-"""Every setting of a GPT-NeoX configuration, by its canonical name."""
+"""The settings of a GPT-NeoX configuration that rules read, by canonical name."""
 
 _OF_STAGE_3 = {
     "int": (

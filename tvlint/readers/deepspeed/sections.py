@@ -10,7 +10,7 @@ from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.deepspeed import BATCH, DEVICES, NESTED, OFFLOAD, OFFLOADS, SECTIONS, ZERO
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.ir.patterns import Pattern
-from tvlint.near_names import are_swapped, by_slips, is_a_letter_off, near
+from tvlint.near_names import by_slips, is_a_slip, near
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
 
@@ -72,7 +72,7 @@ def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setti
 
 def _is_slip(value: str, choice: str) -> bool:
     joined = value.replace("-", "").replace("_", "") == choice.replace("-", "").replace("_", "")
-    return joined or (len(choice) >= SHORTEST and (is_a_letter_off(value, choice) or are_swapped(value, choice)))
+    return joined or (len(choice) >= SHORTEST and is_a_slip(value, choice))
 
 
 def _value(node: YamlScalar) -> SettingValue | Unknown:
@@ -97,7 +97,7 @@ def slips(mapping: YamlMapping, names: Collection[str], severity: Severity, fram
     known = by_slips(names)
     for text, key in given.items():
         alike = near(text, known) if text not in names else ()
-        meant = [name for name in alike if name not in given and (is_a_letter_off(text, name) or are_swapped(text, name))]
+        meant = [name for name in alike if name not in given and is_a_slip(text, name)]
         if len(meant) == 1:
             written = meant[0].replace("_", "-") if "-" in key.text else meant[0]
             fix = Fix(f"write `{written}`", (Edit(key.location, written),), is_safe=True)

@@ -92,7 +92,7 @@ def read_arguments(items: Sequence[Item], *, with_truth: bool = False, known_of:
         elif isinstance(item, Fork):
             _undecided(found, item, with_truth, known_of)
         elif flag := flag_of(item):
-            place = after_option = _flag(found, items, item, (flag, known_of(flag)), place, with_truth)
+            place = after_option = _flag(found, items, item, flag, known_of(flag), place, with_truth)
         elif _is_short(item):
             here = location_of(span_of(item.pieces))
             found.short.append(Setting("", None, known_text(item.pieces) or "", here, here))
@@ -104,9 +104,8 @@ def read_arguments(items: Sequence[Item], *, with_truth: bool = False, known_of:
 
 
 def _flag(
-    found: Arguments, items: Sequence[Item], item: Word, named: tuple[str, Option | None], place: int, with_truth: bool
+    found: Arguments, items: Sequence[Item], item: Word, flag: str, known: Option | None, place: int, with_truth: bool
 ) -> int:
-    flag, known = named
     rest = after(item.pieces, len(flag))
     name_span = span_of(before(item.pieces, len(flag)))
     if leading_text(rest).startswith("="):

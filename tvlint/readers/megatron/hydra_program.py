@@ -12,7 +12,7 @@ from tvlint.ir.configuration import Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
-from tvlint.near_names import are_swapped, distance, is_a_letter_off
+from tvlint.near_names import distance, is_a_slip
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.hydra_defaults import composed_wholly, groups_of
 from tvlint.readers.megatron.launcher import Launch, split_launch
@@ -73,7 +73,7 @@ def misspelled_configuration(words: Sequence[Item], script: str) -> Iterator[Fin
     flags = ("--config-name", "-cn") if is_folder(folder) else ("--config-path", "-cp")
     above, wrong = (folder, name) if is_folder(folder) else os.path.split(folder)
     inside = names_ending(above, "") if is_within(real_path(above), folder_around(script)) else ()
-    near = [each for each in inside if is_a_letter_off(wrong, each) or are_swapped(wrong, each)]
+    near = [each for each in inside if is_a_slip(wrong, each)]
     here = _place_of(launch.arguments, flags)
     if len(near) == 1 and here is not None:
         shown = os.path.join(os.path.basename(folder), name)

@@ -11,7 +11,7 @@ from tvlint.frameworks.megatron import Option, flags, has_changed, option, optio
 from tvlint.frameworks.verl import CHOICES
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.patterns import Pattern
-from tvlint.near_names import are_swapped, distance, is_a_letter_off
+from tvlint.near_names import distance, is_a_slip
 from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, choices_of, is_misspelt, letters
 from tvlint.readers.megatron.unknown_options import SIZES, misspelled_names
 
@@ -90,7 +90,7 @@ def _choice_of_verl(setting: Setting) -> str:
     choices, value = CHOICES.get(setting.written, ()), setting.value
     if not isinstance(value, str) or value in choices:
         return ""
-    return next((each for each in choices if is_a_letter_off(value, each) or are_swapped(value, each)), "")
+    return next((each for each in choices if is_a_slip(value, each)), "")
 
 
 @cache

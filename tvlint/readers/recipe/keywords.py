@@ -11,7 +11,7 @@ from tvlint.checkout.top import folder_around
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
-from tvlint.near_names import are_swapped, by_slips, is_a_letter_off, near
+from tvlint.near_names import by_slips, is_a_slip, near
 from tvlint.readers.document import ReadError
 from tvlint.readers.recipe.scopes import FUNCTIONS, bindings_of
 from tvlint.readers.sources.python_syntax import Source, dotted, parse
@@ -107,7 +107,7 @@ def _is_data_class(decorator: ast.expr) -> bool:
 
 
 def _is_slip(name: str, meant: str) -> bool:
-    return is_a_letter_off(name, meant) or are_swapped(name, meant) or name.replace("_", "") == meant.replace("_", "")
+    return is_a_slip(name, meant) or name.replace("_", "") == meant.replace("_", "")
 
 
 def _finding(source: Source, function: str, keyword: ast.keyword, meant: str) -> Finding:

@@ -291,7 +291,7 @@ def _other_type(machine: Machine, operator: Operator, tensor: Tensor, value: Val
         return None
     text = f"makes `{tensor.name}` as {tensor.dtype} where the same value is {known} before"
     sure = given is not None and not as_declared
-    return Mismatch("wrong-dtype", text, refutes=sure, expected=known, actual=tensor.dtype)
+    return Mismatch("wrong-dtype", text, refutes=sure, compared=(known, tensor.dtype))
 
 
 def _kind_given(machine: Machine, operator: Operator, name: str) -> Kind | None:
@@ -367,8 +367,8 @@ def _as_declared(machine: Machine, rank: RankState, operator: Operator, tensor: 
     if instead is not None:
         return instead if tensor.shape == shape else None
     if tensor.shape != shape:
-        text, declared = f"makes shape {shape} where `{name}` is declared {tensor.shape}", str(tensor.shape)
-        tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=True, expected=declared, actual=str(shape)))
+        text, compared = f"makes shape {shape} where `{name}` is declared {tensor.shape}", (str(tensor.shape), str(shape))
+        tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=True, compared=compared))
         return None
     if wide := _rounded_from(machine, operator, name, value):
         text = f"makes `{name}` as {tensor.dtype} of {wide}: it rounds, so that both plans need the same"

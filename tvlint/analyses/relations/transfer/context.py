@@ -18,7 +18,7 @@ class Mismatch(Exception):
     """The operator does not do here what it does in the reference, or that cannot be decided.
 
     `operand` is the position of the operand that is at fault, where one is; `source` is the place to tell where that is not
-    the operator. `unless` is what may make it right in a plan that has no reference. `expected` and `actual` are what the
+    the operator. `unless` is what may make it right in a plan that has no reference. `compared` is what the
     reference has and what the plan has in its place, where that is shown.
     """
 
@@ -31,8 +31,7 @@ class Mismatch(Exception):
         operand: int | None = None,
         source: Location | None = None,
         unless: str = "",
-        expected: str = "",
-        actual: str = "",
+        compared: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(message)
         self.name = name
@@ -41,8 +40,7 @@ class Mismatch(Exception):
         self.operand = operand
         self.source = source
         self.unless = unless
-        self.expected = expected
-        self.actual = actual
+        self.compared = compared
 
 
 def of_one_plan(name: str, message: str, operand: int | None = None, unless: str = "") -> Mismatch:

@@ -26,8 +26,8 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, 
             zero = zero or (machine.alone and _are_alike(saved, what))
             owner = next(owner for owner in owners if owner in places)
             text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
-            wanted, taken = f"the gradient of `{place}`", f"the gradient of `{owner}`"
-            mismatch = Mismatch("swapped-gradients", text, refutes=not zero, expected=wanted, actual=taken)
+            compared = f"the gradient of `{place}`", f"the gradient of `{owner}`"
+            mismatch = Mismatch("swapped-gradients", text, refutes=not zero, compared=compared)
             other = next((name for name in names if place in machine.forward_of.get(name, ())), "")
             tell(
                 machine,

@@ -193,14 +193,12 @@ def _convolution(lifting: Lifting, node: Apply) -> bool:
 def _enlarged(lifting: Lifting, node: Apply) -> bool:
     """Lift what enlarges images by taking the nearest places, where scales say no more than the sizes do."""
     source = lifting.value(given(node, "self"))
-    made, before = lifting.shape(node.outputs[0])[2:], lifting.shape(source)[2:] if source is not None else ()
+    before, made = lifting.shape(source) if source is not None else (), lifting.shape(node.outputs[0])
+    if len(before) != 4 or len(made) != 4 or 0 in before or sizes(given(node, "output_size")) != made[2:]:
+        return False
     scales = [node.arguments.get(name) for name in ("scales_h", "scales_w")]
-    fits = all(scale in (None, new / old) for scale, new, old in zip(scales, made, before, strict=True))
-    return (
-        fits
-        and sizes(given(node, "output_size")) == made
-        and lifting.call(node, f"{_IN_TORCH}interpolate", (given(node, "self"),), size=made)
-    )
+    fits = all(scale in (None, new / old) for scale, new, old in zip(scales, made[2:], before[2:], strict=True))
+    return fits and lifting.call(node, f"{_IN_TORCH}interpolate", (given(node, "self"),), size=made[2:])
 
 
 def _enlarged_gradient(lifting: Lifting, node: Apply) -> bool:

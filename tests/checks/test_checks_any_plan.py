@@ -128,6 +128,21 @@ program
   run f micro-batch 1
   run b micro-batch 1
 """,
+    "a convolution over stacked numbers": """
+weight k f32[3,3,3]
+input a f32[]
+input b f32[]
+program
+  c = stack([a, b], dim=0)
+  o = conv1d(c, k)
+""",
+    "a convolution with a weight without dimensions over joined numbers": """
+weight k f32[]
+input a f32[]
+program
+  c = cat([a, a], dim=0)
+  o = conv1d(c, k)
+""",
     "a dimension of nothing that is put together again": """
 mesh dp=2
 input x f32[4,0] dp:S(1)

@@ -18,7 +18,7 @@ from tvlint.ops.table import has_kind, has_trait
 def broken_halos(projection: Projection) -> Iterator[Defect]:
     """Yield convolutions over what is joined of pieces that are no neighbours, or ends in zeros where other rows follow.
 
-    Rows of a batch and channels have no neighbours.
+    Rows of a batch and channels have no neighbours, and what is stacked has the dimension anew.
     """
     for site in projection.sites:
         operator = site.operator
@@ -26,23 +26,24 @@ def broken_halos(projection: Projection) -> Iterator[Defect]:
             continue
         if len(operator.tensor_operands) < 2:
             continue
-        spatial = len(site.shape(operator.tensor_operands[1])) - 2
+        dims, spatial = len(site.shape(operator.tensor_operands[0])), len(site.shape(operator.tensor_operands[1])) - 2
         joins = site.maker(operator.tensor_operands[0])
         if not isinstance(joins, Compute) or not has_trait(joins.op, Trait.JOIN):
             continue
         constants = [operand.value for operand in joins.inputs if isinstance(operand, Literal)]
         dim = joins.attributes.get("dim", constants[0] if constants else 0)
-        if not isinstance(dim, int):
+        if not isinstance(dim, int) or not 0 < spatial < dims or dim % dims < dims - spatial:
             continue
         for rank in projection.facts.ranks_running(site.segment.name):
             held = projection.held.get(rank, {})
             parts = [value for name in joins.tensor_operands if (value := held.get(name)) is not None]
-            if len(parts) < len(joins.tensor_operands) or dim % len(parts[0].box) < len(parts[0].box) - spatial:
+            if len(parts) < len(joins.tensor_operands) or any(len(value.box) != dims for value in parts):
                 continue
-            lies = _order(projection.alone.world, parts, dim)
+            lies = _order(projection.alone.world, parts, dim % dims)
             if lies:
                 text = f"{name_of(operator)} on {{ranks}} runs over indices {lies} in a row, which are no neighbours"
-                found = Defect("scan-over-shards", True, text, rank, cause=("halo", id(operator)))
+                repair = "join the indices that stand before and behind those of the shard, in their order"
+                found = Defect("scan-over-shards", True, text, rank, cause=("halo", id(operator)), repair=repair)
                 yield at(operator, site.segment.name, found)
 
 
@@ -53,7 +54,6 @@ def _order(world: World, parts: Sequence[Value], dim: int) -> str:
     """
     whole, ways = world.terms.whole, world.values.pieces_of
     rows = [value for value in parts if not is_zeros(world.terms, value)]
-    dim %= len(parts[0].box)
     beside = {(*ways(value)[:dim], *ways(value)[dim + 1 :]) for value in rows}
     if len({whole(value.term) for value in rows}) != 1 or len(beside) > 1 or any(not value.clean for value in rows):
         return ""

@@ -72,3 +72,42 @@ def test_addends_that_are_gathered_may_be_added_up(way: str) -> None:
 @pytest.mark.parametrize("way", ["  k = sqrt(g)\n  r = sum(k)", "  r = amax(g)", "  r = sum(g)\n  k = sqrt(g)", "  r = sum(s)"])
 def test_addends_that_are_used_otherwise_may_not(way: str) -> None:
     assert spoken(ADDENDS.format(way)) == {"gather-of-partial"}
+
+
+EXCHANGED = """mesh cp=2
+input x f32[8,4,4] cp:S(0)
+input k f32[4,8,4] cp:S(0)
+output y
+program
+  v = view(x, [4, 2, 2, 4])
+  t = transpose(v, 0, 1)
+  e: f32[2,4,2,4] = all-to-all(t, dim=0, concat-dim=0) over cp
+{}
+"""
+HEADS = "  r = reshape(e, [8, 2, 4])\n  h = transpose(r, 0, 1)\n  s = softmax(h, dim=1)\n"
+BACK = """  u = transpose(s, 0, 1)
+  z = reshape(u, [2, 4, 2, 4])
+  b: f32[2,4,2,4] = all-to-all(z, dim=0, concat-dim=0) over cp
+  f = transpose(b, 0, 1)
+  y = reshape(f, [4, 4, 4])"""
+
+
+@pytest.mark.parametrize("way", ["  y = mul(h, k)", BACK])
+def test_exchanges_of_stacked_pieces_that_are_put_into_order_are_right(way: str) -> None:
+    assert spoken(EXCHANGED.format(HEADS + way)) == set()
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "  y = softmax(e, dim=1)",
+        "  r = reshape(e, [4, 4, 4])\n  y = softmax(r, dim=0)",
+        HEADS + BACK.replace("  f = transpose(b, 0, 1)\n  y = reshape(f", "  y = reshape(b"),
+    ],
+)
+def test_exchanges_of_stacked_pieces_that_are_read_as_they_are_are_wrong(way: str) -> None:
+    assert spoken(EXCHANGED.format(way)) == {"wrong-all-to-all-dim"}
+
+
+def test_what_follows_an_exchange_of_stacked_pieces_is_known() -> None:
+    assert spoken(EXCHANGED.format(HEADS + "  y = sum(s, dim=0)\n  q = sqrt(y)")) == {"partial-through-nonlinear"}

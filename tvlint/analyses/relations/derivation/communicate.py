@@ -41,7 +41,14 @@ from tvlint.analyses.relations.derivation.operators.order_insensitive import (
     order_may_not_matter,
     readers_of,
 )
-from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
+from tvlint.analyses.relations.derivation.operators.put_in_order import (
+    MOST_ELEMENTS,
+    Part,
+    UndecidedError,
+    are_moved,
+    numbered,
+    put_in_order,
+)
 from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.derivation.sums_of_different import added_up, extreme_of
@@ -53,7 +60,7 @@ from tvlint.analyses.relations.transfer.index_maps import joined
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.analyses.relations.transfer.rounding import adds_otherwise, sent_as_other_numbers
 from tvlint.ir.operators import GATHERS, SUMS, Collective, Communicate, Group, Operator, Receive, Send
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.ir.reductions import ADDING
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -425,7 +432,7 @@ def _gone_on(meeting: _Meeting, given: Mapping[int, Value], mismatch: Mismatch) 
             return found
     mismatch = _weighed(meeting, given, mismatch)
     gathers = first.kind in GATHERS
-    if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
+    if machine.alone and mismatch.name in ("wrong-gather-dim", "wrong-all-to-all-dim"):
         ordered = _put_in_order(machine, members, {member: operator for member, (operator, _) in meeting.table.items()}, given)
         if ordered is not None:
             machine.in_order |= ordered
@@ -503,30 +510,55 @@ def _is_open(machine: Machine, term: int) -> bool:
 
 def _put_in_order(
     machine: Machine, members: Members, operators: Mapping[int, Communicate], given: Mapping[int, Value]
-) -> dict[tuple[int, str], Value] | None:
+) -> dict[tuple[int, int, str], Value] | None:
     """Return what operators after a gather along another dimension make of its pieces, where each member puts them into order.
 
     Nothing is known, but nothing wrong either, where a value is too large to follow its elements.
     """
-    terms, pieces = machine.world.terms, [given[member] for member in members.ranks]
-    found: dict[tuple[int, str], Value] = {}
-    if any(terms.whole(piece.term) != piece.term for piece in pieces):
+    terms, values, pieces = machine.world.terms, machine.world.values, [given[member] for member in members.ranks]
+    found: dict[tuple[int, int, str], Value] = {}
+    if any(terms.whole(piece.term) != piece.term or piece.term != pieces[0].term for piece in pieces):
         return None
-    places = {id(operators[rank]): (operators[rank], machine.ranks[rank].segment) for rank in members.ranks}
-    for operator, segment in places.values():
-        dim = (operator.dim or 0) % len(pieces[0].box)
-        if segment is None or not any(each is operator for each in segment.operators):
+    made = dict[tuple[int, int], Mapping[tuple[int, str], Part] | None]()
+    for place, rank in enumerate(members.ranks):
+        operator, segment = operators[rank], machine.ranks[rank].segment
+        exchanges = operator.kind is Collective.ALL_TO_ALL
+        if segment is None or not any(each is operator for each in segment.operators) or not are_moved(segment, operator):
             return None
         try:
-            boxes = put_in_order(
-                machine.plan, segment, operator, terms.shape[pieces[0].term], [piece.box for piece in pieces], dim
-            )
+            key = (id(operator), place if exchanges else -1)
+            if key not in made:
+                made[key] = _moved(machine, segment, operator, pieces, place)
         except UndecidedError:
             continue
+        boxes = made[key]
         if boxes is None:
             return None
-        found |= {key: machine.world.values.with_box(pieces[0], box) for key, box in boxes.items()}
+        for (identity, name), (term, box) in boxes.items():
+            value = values.with_box(pieces[0], box) if term == pieces[0].term else values.clean(term, box)
+            found[rank, identity, name] = value
     return found
+
+
+def _moved(
+    machine: Machine, segment: Segment, operator: Communicate, pieces: Sequence[Value], place: int
+) -> Mapping[tuple[int, str], Part] | None:
+    """Return what operators after a gather or an exchange give at a member, as `put_in_order` does. Raises UndecidedError."""
+    import numpy as np
+
+    forms = numbered(machine.world.terms, pieces[0].term)
+    of_piece = forms[pieces[0].term]
+    held = [of_piece[tuple(slice(low, high) for low, high in piece.box)] for piece in pieces]
+    cut, joined_dim = operator.way(of_piece.ndim)
+    if operator.kind is Collective.ALL_TO_ALL:
+        if cut is None or operator.splits or operator.receive_splits or any(each.shape[cut] % len(pieces) for each in held):
+            return None
+        if of_piece.size * len(pieces) > MOST_ELEMENTS:
+            raise UndecidedError
+        held = [np.split(each, len(pieces), axis=cut)[place] for each in held]
+    if not all(piece.clean for piece in pieces):
+        forms = {pieces[0].term: of_piece}
+    return put_in_order(machine.plan, segment, operator, forms, np.concatenate(held, axis=joined_dim or 0))
 
 
 def _is_partial(machine: Machine, table: Mapping[int, tuple[Communicate, Slot | str]], given: Mapping[int, Value]) -> bool:

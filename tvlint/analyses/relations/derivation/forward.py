@@ -92,7 +92,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
             results = (attended(machine, rank, operator), *results[1:])
     if machine.in_order:
         results = tuple(
-            machine.in_order.get((id(written), name), value) for name, value in zip(operator.outputs, results, strict=False)
+            machine.in_order.get((rank.number, id(written), name), value)
+            for name, value in zip(operator.outputs, results, strict=False)
         )
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, written.inputs)

@@ -442,7 +442,7 @@ class Machine:
     micro_batches: int = 1
     owners: Owners | None = None
     """Whose gradients go on into a backward, and whose step a weight; of a plan that is derived alone, once it is asked for."""
-    in_order: dict[tuple[int, str], Value] = field(default_factory=dict)
+    in_order: dict[tuple[int, int, str], Value] = field(default_factory=dict)
     """What operators, by identity, give under a name that puts the pieces of a gather into order; of a plan derived alone."""
     reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
     """Gradient reducers that have not met all of their members yet."""

@@ -701,3 +701,83 @@ program
 def test_weights_are_packed_in_the_order_of_their_gradients(packed: str, taken: str, said: set[str]) -> None:
     found = [each.message for each in findings_of_text(PACKED.format(packed, taken))]
     assert {message.partition("what is made of ")[2] for message in found} == said
+
+
+MASTER = """mesh dp=2
+weight w bf16[8,8]
+weight u bf16[8,8] frozen
+state m f32[8,8]
+state v f32[8,8]
+input x bf16[4,8] dp:S(0)
+output y
+program
+{}
+  h = linear(x, w)
+  y = linear(h, u)
+  gh, _ = backward y (grad(y))
+  _, gw = backward h (gh)
+  t: f32[8,8] = to(gw, "f32")
+  r = all-reduce(t) over dp
+{}
+"""
+BACK = '  b: bf16[8,8] = to(m, "bf16")\n  copy_(w!, b)\n'
+STEPPED = {
+    "subtracted": "  s = mul(r, 0.1)\n  sub_(m!, s)\n",
+    "with decay": "  s = mul(r, 0.1)\n  k = mul(m, 0.99)\n  m = sub(k, s)\n",
+    "added, negated": "  s = mul(r, -0.1)\n  add_(m!, s)\n",
+    "by a kernel": "  adam_step(m!, r, v!, v!)\n".replace("v!, v!", "v!, n!"),
+    "by Adam": "  v9 = mul(v, 0.9)\n  v = add(v9, r)\n  d = div(v, 4)\n  s = mul(d, 0.1)\n  sub_(m!, s)\n",
+}
+
+
+def spoken_of(steps: str, before: str = "", **changed: str) -> set[str]:
+    text = MASTER.replace("state v f32[8,8]", "state v f32[8,8]\nstate n f32[8,8]").format(before, steps)
+    for old, new in changed.items():
+        text = text.replace(old, new)
+    return {finding.rule for finding in findings_of_text(text) if finding.rule == "weight-never-updated"}
+
+
+@pytest.mark.parametrize("steps", STEPPED.values(), ids=STEPPED)
+def test_a_master_copy_that_is_put_nowhere_is_found(steps: str) -> None:
+    assert spoken_of(steps) == {"weight-never-updated"}
+    assert spoken_of(steps + BACK) == set()
+    assert spoken_of(steps, BACK) == set()
+    assert spoken_of(steps + "  g = all-gather(m, dim=0) over dp\n  w = all-to-all(m, dim=0) over dp") == set()
+
+
+@pytest.mark.parametrize(
+    ("steps", "changed"),
+    [
+        ("  m = add(m, r)\n", {}),
+        ("  k = mul(m, 0.9)\n  m = add(k, r)\n", {}),
+        ("  s = sub(r, m)\n  m = mul(s, 0.5)\n", {}),
+        (STEPPED["subtracted"] + "  z = mul(m, 1.0)\n", {"output y": "output y\noutput z"}),
+        (STEPPED["subtracted"], {"weight w bf16[8,8]": "weight w bf16[8,8] frozen"}),
+        ("  q = pow(r, 2)\n  c: f32[] = sum(q)\n  e = mul(r, c)\n  m = add(m, e)\n", {}),
+        ("  sub_(m!, x)\n", {}),
+        ("  sub_(m!)\n", {}),
+    ],
+)
+def test_states_that_are_no_master_copies_are_right(steps: str, changed: dict[str, str]) -> None:
+    assert spoken_of(steps, **changed) == set()
+
+
+def test_a_weight_that_is_gathered_from_its_stepped_shard_is_updated() -> None:
+    text = """mesh dp=2
+weight w f32[8,8]
+weight b f32[8]
+state m f32[8,8] dp:S(0)
+state v f32[8,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+input dy f32[4,8] dp:S(0)
+program
+  y = linear(x, w, b)
+  _, grad(w), grad(b) = backward y (dy)
+  g = reduce-scatter avg(grad(w), dim=0) over dp
+  s = chunk(w, dim=0) over dp
+  adam_step(s!, g, m!, v!, lr=0.001)
+  w = all-gather(s, dim=0) over dp
+  reduce-gradients b over dp by avg
+  update b
+"""
+    assert {finding.rule for finding in findings_of_text(text)} == set()

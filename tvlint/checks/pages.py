@@ -28,10 +28,8 @@ from tvlint.analyses.gradients.optimizer_steps import (
     swapped_states,
 )
 from tvlint.analyses.gradients.optimizer_updates import (
-    Forgotten,
     FrozenStep,
     WithoutGradient,
-    forgotten,
     frozen_steps,
     without_gradients,
 )
@@ -103,7 +101,6 @@ SOURCES: Mapping[str, Source] = {
     "update-without-gradient": Source(WithoutGradient, without_gradients),
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "updated-pieces-not-gathered": Source(Scattered, scattered, leads=True),
-    "weight-never-updated": Source(Forgotten, forgotten),
     "weight-without-effect": Source(Lost, lambda facts: lost_weights(facts.plan)),
     "weight-updated-twice": Source(SteppedAgain, stepped_again),
     "wrong-shape-claim": Source(Stated, unexplained),

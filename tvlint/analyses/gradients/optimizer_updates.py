@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind
@@ -37,6 +37,12 @@ def updated_weights(plan: Plan) -> frozenset[str]:
     storages = {plan.tensors[name].storage for name in found if name in plan.tensors} - {""}
     found.update(name for name, tensor in plan.tensors.items() if tensor.storage in storages)
     return frozenset(found & plan.tensors.keys())
+
+
+def put_in_place(plan: Plan) -> frozenset[str]:
+    """Return the weights that a step changes, or that ranks get from others, as a gather of stepped shards gives them."""
+    sent = {name for each in plan.operators() if isinstance(each, Communicate | Receive) for name in writes(each)}
+    return updated_weights(plan) | (sent & plan.tensors.keys())
 
 
 @once_per_plan
@@ -137,7 +143,7 @@ def forgotten(facts: Facts) -> Iterator[Forgotten]:
     trained = set(owners.values())
     stepped = sorted(trained & updated)
     lost = {name for name in trained - updated if plan.tensors[name].requires_grad is not False}
-    if not stepped or not lost:
+    if not stepped or not lost or not (lost := lost - put_in_place(plan)):
         return
     seen: set[str] = set()
     for program in plan.programs:

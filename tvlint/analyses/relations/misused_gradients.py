@@ -20,6 +20,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Held
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.multiples import start_in_flat, unchanged
+from tvlint.analyses.relations.skipped_factors import skipped_factors
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.once import first_of_each
@@ -36,7 +37,8 @@ class Misused:
     """On `rank`, `operator` takes the gradient `name` of `owner` as that of `tensor`, gives it so or steps `tensor` with it.
 
     For `no-gradient`, `name` is a value of the forward pass and `owner` the gradient of `tensor`. `parted` names the operators
-    that make `owner` and `tensor`, or one value that both are made from, where all else is alike.
+    that make `owner` and `tensor`, or one value that both are made from, where all else is alike. For `unscaled`, `owner` is
+    `times` what `tensor` is.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Misused:
     operator: Operator
     rank: int
     parted: tuple[str, str] = ("", "")
+    times: str = ""
 
 
 def misused_gradients(facts: Facts) -> Iterator[Misused]:
@@ -54,7 +57,7 @@ def misused_gradients(facts: Facts) -> Iterator[Misused]:
     if alone is None:
         return
     owners = _owners(alone)
-    found = (*_taken(alone, owners), *_given(alone), *_steps(alone, owners))
+    found = (*_taken(alone, owners), *_given(alone), *_steps(alone, owners), *_unscaled(alone))
     yield from first_of_each(found, lambda misused: (misused.how, misused.tensor))
 
 
@@ -90,6 +93,13 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
             parted = _parted(terms, value, pulled.value)
             how = "recomputed" if parted != ("", "") else "taken"
             yield Misused(pulled.name, owner, pulled.of, how, pulled.operator, pulled.rank, parted)
+
+
+def _unscaled(alone: Alone) -> Iterator[Misused]:
+    """Yield backward operators that go on with the gradient of a multiple of a value."""
+    for pulled, owner, factor in skipped_factors(alone):
+        times = str(factor) if factor.denominator == 1 else f"{float(factor):.6g}"
+        yield Misused(pulled.name, owner, pulled.of, "unscaled", pulled.operator, pulled.rank, times=times)
 
 
 def _parted(terms: Terms, one: Held, other: Held) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from tvlint.analyses.relations.terms.loss_identities import factor_of
 from tvlint.analyses.relations.transfer.apply import run, run_again
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
 from tvlint.analyses.relations.transfer.operator_uses import Use, gradient_use
+from tvlint.analyses.relations.transfer.pending_ranges import Coefficient
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import reshape_gradient
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, gradient_over_all_keys, merge_gradient
@@ -51,14 +52,28 @@ def _pulled(machine: Machine, rank: RankState, operator: Backward, is_given: boo
     values = (place for place in places if isinstance(place, str))
     for name, of in zip(names, values, strict=False) if machine.alone else ():
         if name:
-            yield Pulled(rank.number, operator, name, of, _held(machine, rank, name), _held(machine, rank, of), is_given)
+            gradient = _value(machine, rank, name)
+            held = _held(machine, rank, name), _held(machine, rank, of)
+            yield Pulled(rank.number, operator, name, of, *held, is_given, _times(gradient))
 
 
 def _held(machine: Machine, rank: RankState, name: str) -> Held:
     """Return the term of what a rank holds under a name; the rank and the name where that is not known."""
-    weight = machine.weight_of.get(name, "")
-    value = rank.gradients.get(weight) if weight else rank.local.get(name, rank.environment.get(name))
+    value = _value(machine, rank, name)
     return (rank.number, name) if value is None else value.term
+
+
+def _times(gradient: Slot) -> Coefficient:
+    """Return how many times its term a gradient is, or each part that ranks have of it; 0 where that is not one number."""
+    if gradient is None or gradient.fold is not None:
+        return 0
+    times = {leaf.coefficient for leaf in gradient.leaves} or {gradient.coefficient}
+    return times.pop() if len(times) == 1 else 0
+
+
+def _value(machine: Machine, rank: RankState, name: str) -> Slot:
+    weight = machine.weight_of.get(name, "")
+    return rank.gradients.get(weight) if weight else rank.local.get(name, rank.environment.get(name))
 
 
 def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:

@@ -167,6 +167,8 @@ class Pulled:
     gradient: Held
     value: Held
     is_given: bool
+    times: Coefficient = 1
+    """How many times its term the gradient is, or its parts are; 0 where that is not one number."""
 
 
 @dataclass(frozen=True, slots=True)

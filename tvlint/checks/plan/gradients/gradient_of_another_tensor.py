@@ -25,7 +25,7 @@ def check(facts: Facts) -> Iterator[Sighting]:
     for misused in every:
         if misused.how == "stepped" and misused.name in given:
             continue
-        words = {"tensor": misused.tensor, "name": misused.name, "owner": misused.owner}
+        words = {"tensor": misused.tensor, "name": misused.name, "owner": misused.owner, "times": misused.times}
         words |= dict(zip(("one", "other"), misused.parted, strict=True))
         about, ranks = (misused.tensor, misused.name, misused.owner), facts.fold.everywhere((misused.rank,))
         place, again = place_of(facts, misused.operator), _read_again(facts, misused)

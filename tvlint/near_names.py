@@ -85,9 +85,9 @@ def near(name: str, known: Mapping[tuple[int, str], list[str]]) -> Iterable[str]
 
 
 def _keys(name: str) -> Iterator[tuple[int, str]]:
-    """Yield what names share that are a letter off or have the same letters in other words; nothing of a very long one."""
+    """Yield what names share that are a letter off, or have the same letters or words otherwise; nothing of a very long one."""
     if len(name) <= MOST_LETTERS:
-        yield from ((-2, name.replace("_", "")), (-1, name))
+        yield from ((-3, "_".join(sorted(name.split("_")))), (-2, name.replace("_", "")), (-1, name))
         without = [(at, name[:at] + name[at + 1 :]) for at in range(len(name))]
         yield from (key for at, rest in without for key in ((at, rest), (-1, rest)))
 
@@ -111,6 +111,11 @@ def is_a_letter_off(name: str, meant: str) -> bool:
 def is_a_slip(name: str, meant: str) -> bool:
     """Return whether one letter, or the order of two, is all that differs."""
     return is_a_letter_off(name, meant) or are_swapped(name, meant)
+
+
+def has_same_words(name: str, meant: str) -> bool:
+    """Return whether the words of a name are put in another order."""
+    return name != meant and sorted(name.split("_")) == sorted(meant.split("_"))
 
 
 def is_a_word_misspelled(name: str, meant: str) -> bool:

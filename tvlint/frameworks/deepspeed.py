@@ -92,6 +92,13 @@ OFFLOAD = {
 """The keys of those sections of `zero_optimization` (deepspeed/runtime/zero/offload_config.py)."""
 DEVICES = {"device": "none cpu nvme"}
 
+TYPES: Mapping[str, str] = {
+    "optimizer": "Adam AdamW Lamb Lion Muon OneBitAdam ZeroOneAdam OneBitLamb cpu_adam cpu_torch_adam sm3 madgrad_wd SGD",
+    "scheduler": "LRRangeTest OneCycle WarmupLR WarmupDecayLR WarmupCosineLR",
+}
+"""What `type` is in these sections by DeepSpeed's (deepspeed/runtime/engine.py, lr_schedules.py) and GPT-NeoX's own code; any
+other optimizer is one of torch."""
+
 
 @cache
 def neox_kinds() -> Mapping[str, str]:

@@ -37,6 +37,8 @@ class Option:
     type: str = "str"
     arity: int | str | None = None
     choices: tuple[str | int | float, ...] = ()
+    default: int | float | None = None
+    """The number that stands for the option in the source of another program, where it is left out; None where none does."""
 
 
 def option(flag: str) -> Option | None:

@@ -24,7 +24,7 @@ MODULE = "deepspeed --module cli.train"
 
 
 def findings(folder: Path, script: str, program: str = PROGRAM) -> list[tuple[str, str]]:
-    (folder / ".git").mkdir(exist_ok=True)
+    (folder / ".git").mkdir(parents=True, exist_ok=True)
     (folder / "cli").mkdir(exist_ok=True)
     (folder / "examples").mkdir(exist_ok=True)
     (folder / "cli" / "train.py").write_text(program)
@@ -117,6 +117,12 @@ def test_options_of_the_launcher_are_held_to_it_whatever_it_starts(launch: str, 
     assert [help for _, help in findings(tmp_path, launch)] == ([f"did you mean `{meant}`?"] if meant else [])
 
 
+def test_a_program_that_no_launcher_starts_is_judged_where_it_has_options_of_a_training(tmp_path: Path) -> None:
+    assert len(findings(tmp_path / "training", "python cli/train.py --cows 3\n")) == 1
+    fetching = PROGRAM.replace("--zero_stage", "--folder")
+    assert len(findings(tmp_path / "fetching", "python cli/train.py --cows 3\n", fetching)) == 0
+
+
 def test_a_program_that_several_files_may_be_is_not_judged(tmp_path: Path) -> None:
     assert len(findings(tmp_path, "torchrun train.py --cows 3\n")) == 0
     (tmp_path / "train.py").write_text(PROGRAM)
@@ -125,6 +131,5 @@ def test_a_program_that_several_files_may_be_is_not_judged(tmp_path: Path) -> No
     assert len(findings(tmp_path, "torchrun $OTHER/train.py --cows 3\n")) == 0
     assert len(findings(tmp_path, 'srun bash -c "torchrun train.py --cows 3"\n')) == 1
     assert len(findings(tmp_path, 'srun bash -c "cd $WORK; torchrun train.py --cows 3"\n')) == 0
-    assert len(findings(tmp_path, "python train.py --cows 3\n")) == 0
     (tmp_path / "examples" / "train.py").write_text(PROGRAM)
     assert len(findings(tmp_path, "torchrun train.py --cows 3\n")) == 0

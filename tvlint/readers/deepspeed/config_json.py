@@ -11,9 +11,11 @@ from tvlint.readers.deepspeed.sections import (
     CONVERTED,
     duplicates,
     mistaken_sections,
+    mistaken_types,
     mistaken_values,
     settings_of,
     slips,
+    too_small,
 )
 from tvlint.readers.document import Document
 from tvlint.readers.sources.json_nodes import NotJson, parse, topmost_keys
@@ -76,5 +78,7 @@ def read(path: str, data: bytes) -> Document | None:
         *slips(root, USUAL, Severity.WARNING, "DeepSpeed"),
         *mistaken_sections(root),
         *mistaken_values(root, COUNTS, {}, CONVERTED),
+        *mistaken_types(root),
+        *too_small(root),
     )
     return Document(path, FORMAT, configurations=(configuration,), findings=mistakes)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
-from tvlint.frameworks.deepspeed import BATCH, DEVICES, NESTED, OFFLOAD, OFFLOADS, SECTIONS, ZERO
+from tvlint.frameworks.deepspeed import BATCH, DEVICES, NESTED, OFFLOAD, OFFLOADS, SECTIONS, TYPES, ZERO
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.ir.patterns import Pattern
-from tvlint.near_names import by_slips, is_a_slip, near
+from tvlint.near_names import by_slips, has_same_words, is_a_slip, near
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
 
@@ -72,7 +72,7 @@ def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setti
 
 def _is_slip(value: str, choice: str) -> bool:
     joined = value.replace("-", "").replace("_", "") == choice.replace("-", "").replace("_", "")
-    return joined or (len(choice) >= SHORTEST and is_a_slip(value, choice))
+    return joined or (len(choice) >= SHORTEST and is_a_slip(value.lower(), choice.lower()))
 
 
 def _value(node: YamlScalar) -> SettingValue | Unknown:
@@ -97,7 +97,7 @@ def slips(mapping: YamlMapping, names: Collection[str], severity: Severity, fram
     known = by_slips(names)
     for text, key in given.items():
         alike = near(text, known) if text not in names else ()
-        meant = [name for name in alike if name not in given and is_a_slip(text, name)]
+        meant = [name for name in alike if name not in given and (is_a_slip(text, name) or has_same_words(text, name))]
         if len(meant) == 1:
             written = meant[0].replace("_", "-") if "-" in key.text else meant[0]
             fix = Fix(f"write `{written}`", (Edit(key.location, written),), is_safe=True)
@@ -110,12 +110,23 @@ def mistaken_sections(root: YamlMapping) -> Iterator[Finding]:
     for name, node in _mappings(root):
         if name in SECTIONS:
             is_zero = SECTIONS[name] is ZERO
+            yield from _hyphened(node, SECTIONS[name], Severity.ERROR if is_zero else Severity.WARNING)
             yield from slips(node, SECTIONS[name], Severity.ERROR if is_zero else Severity.WARNING, "DeepSpeed")
             yield from mistaken_values(node, SECTIONS[name], {}, CONVERTED)
             for inner, section in _mappings(node):
                 if is_zero and inner in OFFLOADS:
                     yield from slips(section, OFFLOAD, Severity.ERROR, "DeepSpeed")
                     yield from mistaken_values(section, OFFLOAD, DEVICES, CONVERTED)
+
+
+def _hyphened(section: YamlMapping, names: Collection[str], severity: Severity) -> Iterator[Finding]:
+    """Yield a finding for each key of a section that is one of the names but for its hyphens, which no section may have."""
+    for key, _ in section.entries:
+        meant = key.text.replace("-", "_") if isinstance(key, YamlScalar) else ""
+        if isinstance(key, YamlScalar) and meant != key.text and meant in names:
+            fix = Fix(f"write `{meant}`", (Edit(key.location, meant),), is_safe=True)
+            message = f"DeepSpeed has no setting `{key.text[:120]}`"
+            yield Finding("misspelled-option", severity, message, key.location, f"did you mean `{meant}`?", fixes=(fix,))
 
 
 def _mappings(root: YamlMapping) -> Iterator[tuple[str, YamlMapping]]:
@@ -145,6 +156,26 @@ def mistaken_values(
             rule, word = MEANT[kinds[name]]
             message = f"`{key.text[:LONGEST]}` takes {word}, not `{str(value)[:LONGEST]}`"
             yield Finding(rule, Severity.ERROR, message, node.location, f"write {word}")
+
+
+def _is_below_one(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value < 1
+
+
+def mistaken_types(root: YamlMapping) -> Iterator[Finding]:
+    """Yield a finding for each type of an optimizer or a schedule that is a slip away from one that is known."""
+    for name, node in _mappings(root):
+        if name in TYPES:
+            yield from (each for each in mistaken_values(node, {}, {"type": TYPES[name]}, CONVERTED) if each.fixes)
+
+
+def too_small(root: YamlMapping) -> Iterator[Finding]:
+    """Yield a finding for each batch of less than one sample, which DeepSpeed refuses."""
+    for key, node in root.entries:
+        value = _value(node) if isinstance(node, YamlScalar) and isinstance(key, YamlScalar) else None
+        if isinstance(key, YamlScalar) and key.text.replace("-", "_") in BATCH and _is_below_one(value):
+            message = f"`{key.text}` is {value}"
+            yield Finding("option-value-out-of-range", Severity.ERROR, message, node.location, "use 1 or more")
 
 
 def duplicates(root: YamlNode) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ ALIASES = "arg_names"
 
 def declared(parser: ParserSource, flag: str) -> Option | None:
     """Return the option as all modules of the parser that declare it do; None where none does, or one in another way."""
-    return _declared(flag, parser.naming.get(flag, ()), parser.checkout)
+    return parser.stated.get(flag) or _declared(flag, parser.naming.get(flag, ()), parser.checkout)
 
 
 def is_declared(parser: ParserSource, flag: str) -> bool:
@@ -70,7 +70,14 @@ def _option(flag: str, keywords: dict[str, ast.expr]) -> Option | None:
     type_ = keywords.get("type")
     known = "str" if type_ is None else TYPES.get(type_.id, "other") if isinstance(type_, ast.Name) else "other"
     arity = "*" if nargs.value == "?" else nargs.value
-    return Option(flag[2:].replace("-", "_"), (flag,), KINDS[action], known, arity, _choices(keywords.get("choices")))
+    choices, default = _choices(keywords.get("choices")), number_of(keywords.get("default"))
+    return Option(flag[2:].replace("-", "_"), (flag,), KINDS[action], known, arity, choices, default)
+
+
+def number_of(node: ast.expr | None) -> int | float | None:
+    """Return the number that an expression is, of any sign; None for every other one."""
+    value = -1 if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else getattr(node, "value", None)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _choices(node: ast.expr | None) -> tuple[str | int | float, ...]:

@@ -13,9 +13,10 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.near_names import are_swapped, distance, is_a_letter_off, nearest
-from tvlint.readers.megatron.arguments import VALUELESS
+from tvlint.readers.megatron.arguments import TRUTH, VALUELESS
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
+from tvlint.readers.megatron.option_ranges import out_of_range
 from tvlint.readers.megatron.parser_source import ParserSource, changes_choices, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import OF_MEGATRON, is_listed_for, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
@@ -286,18 +287,33 @@ def refused_by_source(setting: Setting, configuration: Configuration, parser: Pa
     option = _declared(parser, setting.written)
     if option is None:
         return
+    if option.type == "truth":
+        yield from _no_truth(setting, words)
+        return
     if option.arity is not None:
         words = tuple(part for word in words for part in str(word).split())
     most = 0 if option.kind != "store" else 1 if option.arity is None else len(words)
     if len(words) <= most:
         values = tuple(typed(option, str(word)) for word in words)
         read = replace(setting, value=values[0] if option.arity is None and values else values)
-        yield from (
-            each for each in _refused(read, option) if each.rule != CHOICE or _is_of_parser(each, read, configuration, parser)
-        )
+        refused = [*_refused(read, option)]
+        yield from (each for each in refused if each.rule != CHOICE or _is_of_parser(each, read, configuration, parser))
+        beyond = out_of_range(read, option) if not refused else None
+        yield from () if beyond is None else (beyond,)
     elif not parser.takes_words and not BLANK.match(" ".join(map(str, words)) + " "):
         message = f"`{setting.written}` takes {TAKEN[most]}, and `{str(words[most])[:LONGEST]}` stands after it"
         yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, "remove it")
+
+
+def _no_truth(setting: Setting, words: Iterable[object]) -> Iterator[Finding]:
+    """Yield a finding for a word that the parser of transformers takes for no truth value."""
+    for word in words:
+        if str(word).lower() not in TRUTH:
+            near = nearest(str(word).lower(), ("true", "false"))
+            message = f"`{setting.written}` does not take `{str(word)[:LONGEST]}`"
+            fixes = (Fix(f"write `{near}`", (Edit(setting.location, near),)),) if near else ()
+            yield Finding(CHOICE, Severity.ERROR, message, setting.location, "one of `true`, `false`", fixes=fixes)
+            return
 
 
 def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool:

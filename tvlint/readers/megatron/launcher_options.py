@@ -202,6 +202,30 @@ OF_HYDRA = frozenset(
     }
 )
 """Options of every program of Hydra, version 1.3 (hydra/_internal/utils.py: get_args_parser)."""
+OF_SRUN = frozenset(
+    {
+        *("accel-bind", "account", "acctg-freq", "bb", "bbf", "bcast", "begin", "chdir", "cluster-constraint", "clusters"),
+        *("comment", "compress", "constraint", "container", "container-id", "container-image", "container-mount-home"),
+        *("container-mounts", "container-name", "container-remap-root", "container-save", "container-workdir"),
+        *("container-entrypoint", "container-env", "container-writable", "container-readonly", "no-container-mount-home"),
+        *("no-container-remap-root", "no-container-entrypoint", "contiguous", "core-spec", "cores-per-socket", "cpu-bind"),
+        *("cpu-freq", "cpus-per-gpu", "cpus-per-task", "deadline", "delay-boot", "dependency", "disable-status"),
+        *("distribution", "epilog", "error", "exact", "exclude", "exclusive", "export", "export-file", "external", "extra"),
+        *("extra-node-info", "get-user-env", "gid", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket"),
+        *("gpus-per-task", "gres", "gres-flags", "group", "het-group", "help", "hint", "hold", "immediate", "input"),
+        *("interactive", "job-name", "jobid", "join", "kill-on-bad-exit", "label", "licenses", "mail-type", "mail-user"),
+        *("mcs-label", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "mpi", "msg-timeout", "multi-prog"),
+        *("network", "nice", "no-allocate", "no-kill", "nodefile", "nodelist", "nodes", "ntasks", "ntasks-per-core"),
+        *("ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-tres", "oom-kill-step", "open-mode", "output"),
+        *("overcommit", "overlap", "oversubscribe", "partition", "power", "preserve-env", "prefer", "priority", "profile"),
+        *("prolog", "propagate", "pty", "qos", "quiet", "quit-on-interrupt", "reboot", "relative", "reservation", "resv-ports"),
+        *("segment", "send-libs", "signal", "slurmd-debug", "sockets-per-node", "spread-job", "stepmgr", "switches"),
+        *("task-epilog", "task-prolog", "test-only", "thread-spec", "threads", "threads-per-core", "time", "time-min", "tmp"),
+        *("treewidth", "tres-bind", "tres-per-task", "uid", "unbuffered", "usage", "use-min-nodes", "verbose", "version"),
+        *("tasks", "tasks-per-node", "wait", "wckey", "wait-for-children", "x11"),
+    }
+)
+"""Options of `srun`, Slurm 25.05 (srun(1)), and those of containers that pyxis adds; it takes no underscores."""
 LONGEST = 80
 VARIABLE = Pattern(r"[A-Z][A-Z_]+")
 PLAIN = Pattern(r"[\w.:+-]+")
@@ -210,7 +234,8 @@ SHORTEST = 5
 """Letters of the shortest name that is an option but for a letter, where no other one is."""
 SURELY_LONG = 7
 """From so many letters on, two may differ."""
-OTHERS = {"deepspeed": OF_DEEPSPEED, "accelerate": OF_ACCELERATE, "submit": OF_RAY_JOB}
+SRUN = "srun"
+OTHERS = {"deepspeed": OF_DEEPSPEED, "accelerate": OF_ACCELERATE, "submit": OF_RAY_JOB, SRUN: OF_SRUN}
 """Options of launchers that do not come with torch."""
 PLUGINS = ("megatron-lm-", "parallelism-config-")
 """How options of `accelerate launch` begin that are not listed."""
@@ -231,17 +256,24 @@ def mistaken_launcher_options(launch: Launch) -> Iterator[Finding]:
     value that is no number where the launcher makes one of it.
     """
     names = [(known_text(item.pieces) or "").rpartition("/")[2] if isinstance(item, Word) else "" for item in launch.launcher]
-    known = (place for place, name in enumerate(names) if name in TORCH or name in OTHERS)
-    place = next((each for each in known if names[each] != "submit" or names[max(each - 2, 0) : each] == ["ray", "job"]), None)
-    if place is None:
-        return
-    end = len(launch.launcher) - (0 if launch.path else len(launch.arguments))
-    given = launch.launcher[place + 1 : end]
-    shown = "ray job submit" if names[place] == "submit" else names[place]
-    yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), shown, "-")
-    yield from _not_numbers(given)
-    if names[place] not in OTHERS and launch.path:
-        yield from _of_program(given)
+    known = [place for place, name in enumerate(names) if name in TORCH or name in OTHERS]
+    places = [each for each in known if names[each] != "submit" or names[max(each - 2, 0) : each] == ["ray", "job"]]
+    is_whole = launch.path or names[:1] == [SRUN]
+    ends = [*places, len(launch.launcher) - (0 if is_whole else len(launch.arguments))][1:]
+    for place, end in zip(places, ends, strict=True):
+        given = _before_command(launch.launcher[place + 1 : end])
+        shown = "ray job submit" if names[place] == "submit" else names[place]
+        yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), shown, "_" if shown == SRUN else "-")
+        yield from _not_numbers(given)
+        if names[place] not in OTHERS and launch.path:
+            yield from _of_program(given)
+
+
+def _before_command(items: Sequence[Item]) -> Sequence[Item]:
+    """Return the words up to the second in a row that is no option: the first may be a value, the second begins a command."""
+    options = [isinstance(item, Word) and leading_text(item.pieces).startswith("-") for item in items]
+    starts = (at for at in range(1, len(items)) if not options[at] and not options[at - 1])
+    return items[: next(starts, len(items))]
 
 
 def _of_program(items: Sequence[Item]) -> Iterator[Finding]:
@@ -299,7 +331,8 @@ def _misspelled(items: Iterable[Item], options: frozenset[str], parser: str, joi
         if not isinstance(item, Word) or len(name) < SHORTEST or is_option:
             continue
         most = 2 if len(name) >= SURELY_LONG else 1
-        near = [each for each in options if distance(name, each, most) <= most]
+        words = sorted(name.replace("_", "-").split("-"))
+        near = [each for each in options if distance(name, each, most) <= most or sorted(each.split("-")) == words]
         if len(near) != 1:
             continue
         meant = "--" + (near[0].replace("-", "_") if "_" in flag and joint == "-" else near[0])

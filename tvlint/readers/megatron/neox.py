@@ -9,7 +9,15 @@ from dataclasses import replace
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.deepspeed import NEOX, neox_choices, neox_kinds
 from tvlint.ir.configuration import Configuration, Setting, Unknown
-from tvlint.readers.deepspeed.sections import EXACT, mistaken_sections, mistaken_values, settings_of, slips
+from tvlint.readers.deepspeed.sections import (
+    EXACT,
+    mistaken_sections,
+    mistaken_types,
+    mistaken_values,
+    settings_of,
+    slips,
+    too_small,
+)
 from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.json_nodes import topmost_keys
@@ -74,6 +82,8 @@ def _mistakes(root: YamlMapping, entries: Mapping[str, YamlNode]) -> Iterator[Fi
     """
     yield from slips(root, neox_kinds(), Severity.ERROR, "GPT-NeoX")
     yield from mistaken_sections(root)
+    yield from mistaken_types(root)
+    yield from too_small(root)
     is_fork = not entries.keys() <= neox_kinds().keys() or "autotuning" in entries
     found = mistaken_values(root, neox_kinds(), neox_choices(), EXACT)
     yield from (each for each in found if each.fixes or not is_fork)

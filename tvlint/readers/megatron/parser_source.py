@@ -9,8 +9,9 @@ from itertools import chain
 
 from tvlint.checkout.opening import is_file, is_folder, kept
 from tvlint.checkout.top import folder_around
+from tvlint.frameworks.megatron import Option
 from tvlint.ir.patterns import Pattern
-from tvlint.ir.values import dataclass, replace
+from tvlint.ir.values import dataclass, field, replace
 from tvlint.readers.languages import names
 from tvlint.readers.megatron.program import around, from_here
 from tvlint.readers.sources.sibling_files import content_within
@@ -112,6 +113,8 @@ class ParserSource:
     """Whether this is the source of the program itself, not that of Megatron's parser around the script."""
     declares: bool = True
     """Whether what options take is how the source declares them: it is the program's own, and no package changes them."""
+    stated: Mapping[str, Option] = field(default_factory=dict)
+    """Options that no call declares: fields that a parser makes options."""
     is_elsewhere: bool = False
     """Whether a module looks for others outside of the packages around it, and the parser is not among those found."""
 
@@ -308,6 +311,12 @@ def _imported(data: bytes) -> Iterator[str]:
         yield module
         joined = module if module.endswith(".") else module + "."
         yield from (joined + name.decode() for name in WORD.findall(taken))
+
+
+def files_of_module(module: str, importer: str) -> tuple[str, ...]:
+    """Return the files of a module, as the importer names it, and of the packages around it, as far as they are there."""
+    is_sibling = module.startswith(".")
+    return _siblings(module, importer) if is_sibling else _found(module, tuple(around(os.path.dirname(importer))))
 
 
 def _siblings(module: str, importer: str) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from tvlint.readers.megatron.arguments import flag_of, read_arguments
 from tvlint.readers.megatron.declared_options import declared
 from tvlint.readers.megatron.invalid_options import left_over, refused_by_source
 from tvlint.readers.megatron.launcher import LAUNCHERS, Launch, split_launch
-from tvlint.readers.megatron.launcher_options import mistaken_launcher_options
+from tvlint.readers.megatron.launcher_options import SRUN, mistaken_launcher_options
 from tvlint.readers.megatron.local_parser import local_parser
 from tvlint.readers.megatron.nested_commands import name_of, readings
 from tvlint.readers.megatron.parser_source import ParserSource
 from tvlint.readers.megatron.program import around
-from tvlint.readers.megatron.unknown_options import unknown_options
+from tvlint.readers.megatron.unknown_options import slips_of_options, unknown_options
 from tvlint.readers.shell.evaluate import evaluate
 from tvlint.readers.shell.values import Word, known_text, source_of
 
@@ -27,6 +27,8 @@ LARGEST = 1 << 18
 STEPS = 40_000
 STARTS = Pattern(rb"(?:^|\s)(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|-m|--module)\s|\.py\b")
 OPTION = b" --"
+OF_TRAINING = Pattern(r"(?:micro|train|device)[-_]batch[-_]size|parallel[-_]size|zero[-_]stage|--deepspeed$")
+"""Options that a program has which trains on many ranks, even one that starts them by itself."""
 MOVES = frozenset({"cd", "pushd"})
 """Behind which a program may be one of another folder."""
 MOVES_IN = Pattern(rb"\b(?:cd|pushd)\s")
@@ -46,12 +48,11 @@ def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
             return
         for words in readings(evaluation, command, lambda words: any(map(flag_of, words))):
             launch = split_launch(words)
-            yield from mistaken_launcher_options(launch) if launch.path else ()
+            yield from mistaken_launcher_options(launch) if launch.path or name_of(command) == SRUN else ()
             may_be_moved = words is not command.words and MOVES_IN.search(data) is not None
-            is_judged = launch.path and not may_be_moved and _starts_ranks(launch)
-            program = _only_file(launch.path, path) if is_judged else ""
+            program = _only_file(launch.path, path) if launch.path and not may_be_moved else ""
             parser = local_parser(program, path) if program else None
-            if parser is not None:
+            if parser is not None and (_starts_ranks(launch) or any(map(OF_TRAINING.search, parser.flags))):
                 yield from _mistakes(path, launch, parser)
 
 
@@ -78,7 +79,10 @@ def _only_file(program: str, script: str) -> str:
 def _mistakes(path: str, launch: Launch, parser: ParserSource) -> Iterator[Finding]:
     arguments = read_arguments(launch.arguments, known_of=lambda flag: declared(parser, flag))
     configuration = Configuration(path, "", "", {each.name: each for each in arguments.settings})
-    yield from unknown_options(configuration, arguments.settings, launch.path, parser)
+    if parser.closed:
+        yield from unknown_options(configuration, arguments.settings, launch.path, parser)
+    else:
+        yield from slips_of_options(arguments.settings, parser)
     for setting in arguments.settings:
         yield from refused_by_source(setting, configuration, parser)
     for setting, word in () if parser.takes_words else arguments.surplus:

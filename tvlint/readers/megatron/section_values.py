@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cache
 
@@ -25,6 +26,14 @@ SWAPPED = {
 """Truth values with two letters swapped, which are no words: a program takes each for a text, and so for true."""
 COUNTED = Pattern(r"(?:\w+_)?(?:batch|parallel)_size(?:_per_\w+)?|n_gpus_per_node|nnodes|num_nodes")
 """Names of sections' settings that count something, whoever reads them."""
+NEVER_NONE = Pattern(r"(?:\w+_)?(?:micro_batch|mini_batch|parallel)_size(?:_per_\w+)?")
+"""Names of what is at least one: verl's asynchronous trainers have a train batch of 0."""
+SCALED = Pattern(r"(?:\w+_)?(?:coeff?|lr|ratio|weight_decay|epochs|length|temperature|top_p)")
+"""Names of settings that are numbers, whoever reads them."""
+UNIT = Pattern(r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?(?:[a-zA-Z]|\.\d+)")
+"""A number with a letter behind it, or with two points."""
+SHARES = {"gpu_memory_utilization": (0, 1), "top_p": (0, 1)}
+VERL = "verl"
 LONGEST_PATH = 200
 """So long may be a name with the names of all sections that it stands in, as those of verl are."""
 FURTHER = "override_"
@@ -54,9 +63,24 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
             message = f"`{_end_of(setting.written)}` does not take `{str(setting.value)[:LONGEST]}`"
             fix = Fix(f"write `{near}`", (Edit(setting.location, near),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{near}`?", fixes=(fix,))
-        elif (is_size or COUNTED.fullmatch(setting.name)) and not _may_be_whole(setting.value):
+        elif (is_size or COUNTED.fullmatch(_last(setting))) and not _may_be_whole(setting.value):
             message = f"`{_end_of(setting.written)}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
             yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write an integer")
+        elif configuration.framework == VERL:
+            yield from _mistaken_number(setting)
+
+
+def _mistaken_number(setting: Setting) -> Iterator[Finding]:
+    """Yield a warning for a number of verl that is none, or that nothing takes."""
+    value = setting.value
+    least, most = (1, math.inf) if NEVER_NONE.fullmatch(_last(setting)) else SHARES.get(_last(setting), (-math.inf, math.inf))
+    if isinstance(value, str) and SCALED.fullmatch(_last(setting)) and UNIT.fullmatch(value):
+        message = f"`{_end_of(setting.written)}` takes a number, not `{value[:LONGEST]}`"
+        yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write a number")
+    elif isinstance(value, int | float) and not isinstance(value, bool) and not least <= value <= most:
+        help = f"use {least} or more" if most == math.inf else f"use a number from {least} to {most}"
+        message = f"`{_end_of(setting.written)}` is {value}"
+        yield Finding("option-value-out-of-range", Severity.WARNING, message, setting.location, help)
 
 
 def misspelled_overrides(configuration: Configuration) -> Iterator[Finding]:
@@ -70,6 +94,11 @@ def misspelled_overrides(configuration: Configuration) -> Iterator[Finding]:
         section, _ = paths[finding.location]
         meant = f"{_end_of(section)}.{finding.fixes[0].edits[0].text}"
         yield Finding(finding.rule, finding.severity, finding.message, finding.location, f"did you mean `{meant}`?")
+
+
+def _last(setting: Setting) -> str:
+    """Return the name of a setting without those of the sections around it."""
+    return setting.name.rpartition(".")[2]
 
 
 def _end_of(path: str) -> str:

@@ -38,6 +38,7 @@ else."""
 JOINED = Pattern(r"(--[a-z][a-z_-]*[a-z])\d[\d.e-]+")
 """An option and a number without a blank between them."""
 DOUBLED = Pattern(r"([a-z])\1+")
+REPEATED = Pattern(r"([a-z\d])\1+")
 FEWEST = 8
 """From so many options of Megatron on, among few others, a program whose source is not there takes Megatron's."""
 SIZES = (
@@ -243,6 +244,33 @@ def unknown_options(
             yield Finding("misspelled-option", severity, message, setting.name_location, help, fixes=(_fix(setting, near),))
         elif meant and meant not in given:
             yield _finding(setting, "Megatron", meant)
+
+
+def slips_of_options(written: Sequence[Setting], parser: ParserSource) -> Iterator[Finding]:
+    """Yield a finding for each option that one of the parser was meant by, which may take others that are not known."""
+    for setting in written:
+        flag = setting.written
+        if flag not in parser.flags and not _abbreviates(flag, parser):
+            words = _words(flag)
+            reordered = (name for name in parser.flags if len(words) > 1 and len(name) == len(flag) and _words(name) == words)
+            near = _slip(flag, parser.flags) or next(reordered, "") or _plural(flag, parser.flags)
+            near = near or next((name for name in parser.flags if _single(name) == _single(flag)), "")
+            if near:
+                yield _finding(setting, f"`{os.path.basename(parser.program)}`", near)
+
+
+def _single(flag: str) -> str:
+    """Return the flag without what is doubled in it."""
+    return REPEATED.sub(r"\1", flag)
+
+
+def _plural(flag: str, known: Container[str]) -> str:
+    """Return the option that has a word of the flag in the plural, or in the singular; empty where there is none."""
+    joint = "-" if "-" in flag[2:] else "_"
+    words = flag[2:].split(joint)
+    others = [word[:-1] if word.endswith("s") else f"{word}s" for word in words]
+    changed = (joint.join((*words[:at], other, *words[at + 1 :])) for at, other in enumerate(others))
+    return next((f"--{name}" for name in changed if f"--{name}" in known), "")
 
 
 def unknown_short_options(

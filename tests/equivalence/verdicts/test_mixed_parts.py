@@ -59,3 +59,39 @@ def test_a_part_is_told_where_it_is_taken_with_what_is_complete() -> None:
     assert first.location.line is not None
     assert plan.splitlines()[first.location.line - 1] == "ml = sub(lg, md)"
     assert "adds the part of a sum that `md` is to what is complete" in first.message
+
+
+TWO_LOSSES = """weight w f32[4,4]
+input x f32[8,4]
+loss l
+program
+  h = linear(x, w)
+  a: f32[] = mean(h)
+  q = tanh(h)
+  b: f32[] = mean(q)
+  l: f32[] = add(a, b)
+  da, db = backward l (grad(l))
+  dh1 = backward a (da)
+  dq = backward b (db)
+  dh2 = backward q (dq)
+  dh = add(dh1, dh2)
+  _, grad(w) = backward h (dh)
+"""
+OF_A_PART = {
+    "  a: f32[] = mean(h)\n": "  hs = chunk(h, dim=0) over tp\n  a: f32[] = mean(hs)\n",
+    "  dh1 = backward a (da)\n": "  dhs = backward a (da)\n  dh1 = all-gather(dhs, dim=0) over tp\n",
+}
+
+
+def test_gradients_that_count_the_loss_of_a_part_otherwise_are_told_where_it_is_added() -> None:
+    plan = "mesh tp=2\n" + TWO_LOSSES
+    for whole, part in OF_A_PART.items():
+        plan = plan.replace(whole, part)
+    verdict = verdict_on(plan, TWO_LOSSES)
+    assert verdict.outcome is Outcome.REFUTED
+    (reason,) = verdict.reasons
+    assert reason.name == "unequal-addends"
+    assert reason.location.line is not None
+    assert plan.splitlines()[reason.location.line - 1] == "  l: f32[] = add(a, b)"
+    assert "the gradient of `w` on every rank" in reason.message
+    assert "`add` adds the part of a sum that `a` is to what is complete" in reason.message

@@ -13,6 +13,7 @@ from tvlint.equivalence.verdict.attempt import Attempt, has_run
 from tvlint.equivalence.verdict.compare import compare
 from tvlint.equivalence.verdict.derivation import Derivation, derive_parallel
 from tvlint.equivalence.verdict.later_corrections import put_right_later
+from tvlint.equivalence.verdict.mixed_parts import placed_where_mixed
 from tvlint.equivalence.verdict.replica_folding import of_first_replica
 from tvlint.ir.plan import Plan
 
@@ -83,6 +84,7 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Defect]) ->
     if not any(defect.refutes for defect in found):
         replaced = any(entry.nearest is not None for entry in derived.foreign)
         differences = [difference for difference in recovery.differences if not (replaced and difference.name in FACTORS)]
+        differences = placed_where_mixed(case.parallel, derived, differences)
         found += [replace(difference, refutes=difference.refutes and not corrected) for difference in differences]
     if any(defect.refutes for defect in found):
         found = [defect for defect in found if defect.refutes or defect.name not in CONSEQUENCES]

@@ -218,7 +218,7 @@ def _judged(
         yield Defect("missing-gradient-reduction", True, said, rank, expected="a complete sum", actual=scope, cause=started)
     elif value.leaves:
         text = f"{subject} adds some of its addends more often than others"
-        yield Defect("unequal-addends", not multiplies_with_zero(world.terms), text, rank)
+        yield Defect("unequal-addends", not multiplies_with_zero(world.terms), text, rank, subject=name)
     elif value.coefficient != right.coefficient:
         factor = Fraction(value.coefficient) / right.coefficient
         yield Defect(

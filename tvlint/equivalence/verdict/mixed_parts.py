@@ -6,10 +6,12 @@ it right: the place that is to be changed is the operator that takes the part, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.relations.derivation.state import Slot
+from tvlint.analyses.relations.defect import Defect, at
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
+from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.verdict.derivation import NotUnderstood, derive_parallel, derive_reference
@@ -27,18 +29,47 @@ def taken_with_what_is_complete(case: Case) -> tuple[str, Compute] | None:
     reference = derive_reference(arithmetic)
     if isinstance(reference, NotUnderstood):
         return None
-    environments = derive_parallel(arithmetic, reference).derived.environments
-    for program in arithmetic.parallel.programs:
+    return mixing_operator(arithmetic.parallel, derive_parallel(arithmetic, reference).derived)
+
+
+def mixing_operator(plan: Plan, derived: Derived) -> tuple[str, Compute] | None:
+    """Return the same of what was derived."""
+    for program in plan.programs:
         for rank in program.ranks[:1]:
-            known = environments.get(rank, {})
-            if any(_is_mixed(known.get(name)) for name in arithmetic.parallel.outputs):
-                return next(_mixing(arithmetic.parallel, program, known), None)
+            known = derived.environments.get(rank, {})
+            if any(_is_mixed(known.get(name)) for name in plan.outputs):
+                return next(_mixing(plan, program, derived, rank), None)
     return None
 
 
-def _mixing(plan: Plan, program: Program, known: Mapping[str, Slot]) -> Iterator[tuple[str, Compute]]:
+def placed_where_mixed(plan: Plan, derived: Derived, differences: Sequence[Defect]) -> list[Defect]:
+    """Return the differences, with gradients that add some addends more often than others at the operator of `mixing_operator`.
+
+    The gradients of what it adds are those of the part and of what is complete, which ranks count differently.
+    """
+    if not any(difference.name == "unequal-addends" for difference in differences):
+        return list(differences)
+    found = mixing_operator(plan, derived)
+    if found is None:
+        return list(differences)
+    part, adds = found
+    segment = next((segment.name for segment in plan.segments.values() if adds in segment.operators), "")
+    text = (
+        "the gradient of {subject} on {ranks} adds some of its addends more often than others: "
+        f"{name_of(adds)} adds the part of a sum that `{part}` is to what is complete"
+    )
+    return [
+        at(adds, segment, replace(each, message=text, cause=(adds.source, part)))
+        if each.name == "unequal-addends"
+        else each
+        for each in differences
+    ]
+
+
+def _mixing(plan: Plan, program: Program, derived: Derived, rank: int) -> Iterator[tuple[str, Compute]]:
     """Yield the operators that make such a value of values that are none, each with the part that it takes."""
-    for _, _, operator in plan.run_by(program):
+    for segment, _, operator in plan.run_by(program):
+        known = derived.locals.get((rank, segment)) or derived.environments.get(rank, {})
         if not isinstance(operator, Compute) or not any(_is_mixed(known.get(name)) for name in operator.outputs):
             continue
         names = operator.tensor_operands

@@ -197,6 +197,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "sum": ({"self": X, "dim": (0,), "keepdim": True}, X.sum(0, keepdims=True)),
     "mean": ({"self": X}, X.mean()),
     "amax": ({"self": X, "dim": (1,)}, X.max(1)),
+    "any": ({"self": MASK, "dim": 1, "keepdim": True}, MASK.any(1, keepdims=True)),
     "max": ({"self": X}, X.max()),
     "_softmax": ({"self": X, "dim": -1, "half_to_float": False}, softmax(X)),
     "_safe_softmax": ({"self": X, "dim": 1}, softmax(X)),

@@ -37,7 +37,9 @@ from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
+from tvlint.readers.capture.rewriting.set_flags import with_set_flags_selected
 from tvlint.readers.capture.rewriting.sorted_flags import with_flags_selected
+from tvlint.readers.capture.rewriting.sorted_rows import with_rows_in_order
 from tvlint.readers.capture.tapes.communicators import group_along
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
@@ -88,7 +90,7 @@ def prepare(tape: Tape, lifted: Lifted, tokens: tuple[tuple[int, int], ...] = ()
     `tokens` are the dimensions along which the single-device program counts the tokens of experts; `averages` says whether
     means of gradients are left out that a later mean makes needless.
     """
-    lifted = _with_rows_of_experts(lifted, tokens)
+    lifted = _with_rows_of_experts(without_dead(with_rows_in_order(lifted)), tokens)
     lifted = with_exchanged_places(with_dimensions(without_expansions(without_dead(lifted))))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted, averages)
@@ -110,7 +112,7 @@ def _with_rows_of_experts(lifted: Lifted, tokens: tuple[tuple[int, int], ...]) -
 
     Flags that are sorted for something else stay so: what they select is understood as rows of experts alone.
     """
-    selected = with_flags_selected(lifted)
+    selected = with_set_flags_selected(with_flags_selected(lifted))
     if selected is not lifted:
         rows = with_all_rows(without_dead(selected), tokens)
         if not any(isinstance(node, Call) and node.op in (SELECT, PUT) for node in rows.nodes):

@@ -436,11 +436,17 @@ def function_of(op: str) -> str:
 
 
 def _keep(lifting: Lifting, node: Apply) -> None:
-    """Leave an operator as it is: its tensors are its operands, the rest its attributes."""
+    """Leave an operator as it is: its tensors are its operands, the rest its attributes.
+
+    Where the tensors of a list have others between them, the attribute is the places of these.
+    """
     tensors = tuple(Ref(name) for argument in node.arguments.values() for name in references(argument))
     for tensor in tensors:
         _make(lifting, lifting.name(tensor.name))
     attributes = {key: _constant(argument) for key, argument in node.arguments.items() if not references(argument)}
+    for key, argument in node.arguments.items():
+        if isinstance(argument, tuple) and references(argument) and not all(isinstance(each, Ref) for each in argument):
+            attributes[key] = tuple(place for place, each in enumerate(argument) if not isinstance(each, Ref))
     call = lifting.emit(node.op, tensors, node.outputs, node.mark, attributes, node)
     lifting.result.unlifted.append(call)
 

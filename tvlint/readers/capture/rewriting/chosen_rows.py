@@ -17,11 +17,10 @@ from math import prod
 
 from tvlint.ir.operators import Literal
 from tvlint.ops.spec import Bound
-from tvlint.ops.table import spec_of
 from tvlint.readers.capture.lifting.calls import CHOOSE, EXPAND, GATHER, NARROW, PUT, SELECT, VIEW
-from tvlint.readers.capture.lifting.factors import table_call
-from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, makers_of
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
 from tvlint.readers.capture.lifting.program import Exchange, Ref, Type
+from tvlint.readers.capture.rewriting.writer import Writer, row_name
 from tvlint.readers.capture.tapes.tape import Mark
 
 _ADD, _SCATTER_ADD = "aten.index_add.default", "torch.scatter_add"
@@ -108,7 +107,7 @@ def with_all_rows(lifted: Lifted, whole: Iterable[tuple[int, int]] = ()) -> Lift
     return replace(lifted, nodes=rewriting.nodes, tokens=tuple(each.shape for each in rewriting.layouts.values()))
 
 
-class _Rewriting:
+class _Rewriting(Writer):
     """A program while its chosen rows are rewritten.
 
     `layouts` are the dimensions that numbers of tokens count; `ordered` the values whose tokens are in the order of these
@@ -116,9 +115,7 @@ class _Rewriting:
     """
 
     def __init__(self, lifted: Lifted, whole: tuple[tuple[int, int], ...]) -> None:
-        self.program = lifted.program
-        self.makers = makers_of(lifted)
-        self.nodes: list[LiftedNode] = []
+        super().__init__(lifted)
         self.rows: dict[str, Rows] = {}
         self.choices: dict[str, Choice] = {}
         self.ordered: dict[str, tuple[str, int]] = {}
@@ -162,19 +159,6 @@ class _Rewriting:
         return first, len(places) // first
 
     # ---- what is made ----
-
-    def emit(self, op: str, inputs: Sequence[object], type: Type, mark: Mark, made: str = "", **attributes: object) -> str:
-        """Add a call on values (by name), lists and numbers; return its result."""
-        operands = tuple(Ref(each) if isinstance(each, str) else Literal(each) for each in inputs)  # type: ignore[arg-type]
-        made = made or self.program.fresh(type)
-        self.nodes.append(Call(op, operands, attributes, (made,), mark))  # type: ignore[arg-type]
-        return made
-
-    def view(self, name: str, shape: Shape, mark: Mark, made: str = "") -> str:
-        """Return a value in another shape."""
-        if self.program.shape(name) == shape and not made:
-            return name
-        return self.emit(VIEW, (name, shape), self.program.types[name].of_shape(shape), mark, made)
 
     def permute(self, name: str, dims: Shape, mark: Mark) -> str:
         """Return a value with its dimensions in another order."""
@@ -333,7 +317,7 @@ class _Rewriting:
     def _brought_back(self, node: Call, base: str, choice: Choice, source: str) -> None:
         """Add up what the experts give for each token."""
         rows, made = self._as_chosen(source, choice), self.program.types[node.outputs[0]]
-        if not self._is_nothing(base) or len(made.shape) != 2 or rows.row:
+        if not self.is_nothing(base) or len(made.shape) != 2 or rows.row:
             raise _NotRowsError
         wide = (choice.experts, *made.shape)
         flags = self.view(self._flags(choice, made.dtype, node.mark), (*wide[:2], 1), node.mark)
@@ -347,7 +331,7 @@ class _Rewriting:
         shape = self.program.shape(mask)
         choice = Choice(mask, shape[0], self._tokens(shape[-1]))
         rows, dtype = self._as_chosen(source, choice), self.program.types[node.outputs[0]].dtype
-        if not self._is_nothing(base) or len(self.program.shape(rows.value)) != 1:
+        if not self.is_nothing(base) or len(self.program.shape(rows.value)) != 1:
             raise _NotRowsError
         value = self.product(rows.value, self._flags(choice, dtype, node.mark), (prod(shape),), node.mark)
         self.as_gathered(self.view(value, shape, node.mark), 1, node.mark, node.outputs[0])
@@ -359,10 +343,6 @@ class _Rewriting:
         if rows is None or (rows.pieces, rows.experts, rows.tokens) != (wanted, choice.experts, choice.tokens):
             raise _NotRowsError
         return rows
-
-    def _is_nothing(self, name: str) -> bool:
-        node = self.makers.get(name)
-        return isinstance(node, Call) and node.op in ("torch.zeros", "torch.zeros_like")
 
     # ---- what is computed of rows ----
 
@@ -469,28 +449,20 @@ class _Rewriting:
         self.nodes.append(self._replaced(node, node.outputs))
 
     def _bound(self, node: Call) -> Bound:
-        spec = spec_of(node.op)
-        shapes = {name: self.program.shape(name) for name in inputs_of(node)}
-        if spec is None:
-            raise _NotRowsError
-        bound = spec.bound(table_call(node, self.program.shape(node.outputs[0]), shapes))
+        bound = self.bound_of(node)
         if bound is None:
             raise _NotRowsError
         return bound
 
     def _row_name(self, node: Call, bound: Bound) -> str:
         """Return the name of the rows' dimension, which no operand without rows may have."""
-        names = list(zip(inputs_of(node), bound.operands, strict=False))
-        found = {dims[self.rows[value].row] for value, dims in names if value in self.rows}
-        if len(found) != 1:
-            raise _NotRowsError
-        (name,) = found
-        if any(name in dims for value, dims in names if value not in self.rows) or name in bound.sizes or name in bound.ranges:
+        name = row_name(node, bound, {value: self.rows[value].row for value in inputs_of(node) if value in self.rows})
+        if not name:
             raise _NotRowsError
         return name
 
     def _replaced(self, node: Call, outputs: tuple[str, ...]) -> Call:
-        held = {name: Ref(rows.value) for name, rows in self.rows.items()}
+        held = {name: Ref(self.rows[name].value) for name in inputs_of(node) if name in self.rows}
         inputs = tuple(held.get(each.name, each) if isinstance(each, Ref) else each for each in node.inputs)
         return replace(node, inputs=inputs, outputs=outputs)
 

@@ -9,6 +9,7 @@ to the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 from math import prod
@@ -41,12 +42,14 @@ def with_exchanged_places(lifted: Lifted) -> Lifted:
         if (node.dim, node.joined) != (0, None) or shape[0] % ranks or prod(shape) > _ELEMENTS:
             continue
         parts = (ranks, *shape[1:]) if shape[0] == ranks else (ranks, shape[0] // ranks, *shape[1:])
-        source = _source(node, makers, lifted, parts)
-        targets = _targets(node, readers, lifted, parts) if source is not None else []
-        for joined in dict.fromkeys(dim for dim, _, _ in targets):
+        targets = _targets(node, readers, lifted, parts)
+        dims = tuple(dict.fromkeys(dim for dim, _, _ in targets))
+        sources = _sources(node, makers, lifted, parts)
+        for source, joined in ((source, dim) for source in sources for dim in dims):
             found = [target for target in targets if target[0] == joined]
             moved = {id(call) for _, call, _ in found}
-            if source is not None and joined != source[1] and _are_all_read(node.outputs[0], moved, readers):
+            is_all = id(node) in moved or _are_all_read(node.outputs[0], moved, readers)
+            if joined != source[1] and is_all:
                 changed |= _moved(lifted, node, source, found)
                 break
     if not changed:
@@ -54,32 +57,34 @@ def with_exchanged_places(lifted: Lifted) -> Lifted:
     return without_dead(replace(lifted, nodes=[each for node in lifted.nodes for each in changed.get(id(node), [node])]))
 
 
-def _source(
+def _sources(
     node: Exchange, makers: dict[str, LiftedNode], lifted: Lifted, parts: tuple[int, ...]
-) -> tuple[str, int, tuple[int, ...]] | None:
-    """Return a value that what is sent is moved from, the dimension that is split, and the order of its dimensions for it."""
+) -> Iterator[tuple[str, int, tuple[int, ...]]]:
+    """Yield each value that what is sent is moved from, the dimension that is split, and the order of its dimensions for it."""
     name = node.inputs[0]
     sent = places = _counted(lifted.program.shape(name))
     for _ in range(_MOVES):
         for dim in range(len(parts) - 1):
             order = _order(_merged(sent.reshape(parts), dim), places)
             if order is not None:
-                return name, dim, order
+                yield name, dim, order
         maker = makers.get(name)
         if not isinstance(maker, Call) or maker.op not in _MOVED:
-            return None
+            return
         name = inputs_of(maker)[0]
         dims = _turn(maker)
         places = places.transpose(sorted(range(len(dims)), key=dims.__getitem__)) if dims else places
         places = places.reshape(lifted.program.shape(name))
-    return None
 
 
 def _targets(
     node: Exchange, readers: dict[str, list[LiftedNode]], lifted: Lifted, parts: tuple[int, ...]
-) -> list[tuple[int, Call, tuple[int, ...]]]:
-    """Return the dimensions that can be joined, each with a call that moves what is received to it, and the order it has."""
-    found = []
+) -> list[tuple[int, Call | Exchange, tuple[int, ...]]]:
+    """Return the dimensions that can be joined, each with a call that moves what is received to it, and the order it has.
+
+    What is received as it is read comes last, with the all-to-all itself.
+    """
+    found: list[tuple[int, Call | Exchange, tuple[int, ...]]] = []
     received = _counted(lifted.program.shape(node.outputs[0]))
     ahead = [(node.outputs[0], received, 0)]
     while ahead:
@@ -91,7 +96,8 @@ def _targets(
                 ahead.append((reader.outputs[0], moved, moves + 1))
                 orders = ((dim, _order(moved, _merged(received.reshape(parts), dim))) for dim in range(len(parts) - 1))
                 found += [(dim, reader, order) for dim, order in orders if order is not None]
-    return found
+    orders = ((dim, _order(received, _merged(received.reshape(parts), dim))) for dim in range(len(parts) - 1))
+    return found + [(dim, node, order) for dim, order in orders if order is not None]
 
 
 def _are_all_read(name: str, moved: set[int], readers: dict[str, list[LiftedNode]]) -> bool:
@@ -102,7 +108,10 @@ def _are_all_read(name: str, moved: set[int], readers: dict[str, list[LiftedNode
 
 
 def _moved(
-    lifted: Lifted, node: Exchange, source: tuple[str, int, tuple[int, ...]], targets: list[tuple[int, Call, tuple[int, ...]]]
+    lifted: Lifted,
+    node: Exchange,
+    source: tuple[str, int, tuple[int, ...]],
+    targets: list[tuple[int, Call | Exchange, tuple[int, ...]]],
 ) -> dict[int, list[LiftedNode]]:
     """Return the all-to-all along the dimensions in place of it, and what moves its result in place of the targets."""
     (name, split, order), joined = source, targets[0][0]
@@ -115,7 +124,7 @@ def _moved(
     along = replace(node, inputs=(given,), outputs=(made,), dim=split, joined=joined)
     changed: dict[int, list[LiftedNode]] = {id(node): [Call(_TURN, (Ref(name),), {"dims": order}, (given,), node.mark), along]}
     for _, call, dims in targets:
-        changed[id(call)] = [Call(_TURN, (Ref(made),), {"dims": dims}, call.outputs, call.mark)]
+        changed[id(call)] = [*changed.get(id(call), ()), Call(_TURN, (Ref(made),), {"dims": dims}, call.outputs, call.mark)]
     return changed
 
 

@@ -7,14 +7,15 @@ recorded step shows; the replay holds the result to its numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
-from tvlint.ir.operators import Literal, Value
+from tvlint.ir.operators import Literal
 from tvlint.readers.capture.lifting.calls import ADD, NARROW, PUT, REMAINDER, SELECT, SORT, TAKE, VIEW, ZEROS
-from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, makers_of
-from tvlint.readers.capture.lifting.program import Ref, Type
+from tvlint.readers.capture.lifting.lift import Call, Lifted, inputs_of
+from tvlint.readers.capture.lifting.program import Ref
+from tvlint.readers.capture.rewriting.writer import Writer
 from tvlint.readers.capture.tapes.tape import Mark
 
 _FIRST_SET = {"dim": 0, "descending": True, "stable": True}
@@ -29,13 +30,11 @@ def with_flags_selected(lifted: Lifted) -> Lifted:
     return replace(lifted, nodes=rewriting.nodes) if rewriting.places else lifted
 
 
-class _Rewriting:
+class _Rewriting(Writer):
     """A program while it is rewritten; `places` are first places of sorted flags, with flags of two dimensions."""
 
     def __init__(self, lifted: Lifted) -> None:
-        self.program = lifted.program
-        self.makers = makers_of(lifted)
-        self.nodes: list[LiftedNode] = []
+        super().__init__(lifted)
         self.places: dict[str, str] = {}
 
     def take(self, node: Call) -> bool:
@@ -49,7 +48,7 @@ class _Rewriting:
             shape = self.program.shape(self.places[names[1]])
             if self.program.shape(names[0]) != (prod(shape),):
                 return False
-            wide = self._emit(VIEW, (Ref(names[0]), Literal(shape)), self.program.types[names[0]].of_shape(shape), node.mark)
+            wide = self.emit(VIEW, (names[0], shape), self.program.types[names[0]].of_shape(shape), node.mark)
             self._add(SELECT, (wide, self.places[names[1]]), made, node.mark)
             return True
         if len(names) == 3 and names[1] in self.places and node.op == ADD and node.attributes == {"dim": 0}:
@@ -76,29 +75,24 @@ class _Rewriting:
         if node.inputs[1:] != (Literal(shape[1]),):
             return False
         type = self.program.types[made]
-        count = self._emit("torch.arange", (Literal(shape[1]),), type.of_shape(shape[1:]), node.mark, dtype=type.dtype)
-        row = self._emit(VIEW, (Ref(count), Literal((1, shape[1]))), type.of_shape((1, shape[1])), node.mark)
-        every = self._emit("torch.Tensor.expand", (Ref(row),), type.of_shape(shape), node.mark, size=shape)
+        count = self.emit("torch.arange", (shape[1],), type.of_shape(shape[1:]), node.mark, dtype=type.dtype)
+        row = self.emit(VIEW, (count, (1, shape[1])), type.of_shape((1, shape[1])), node.mark)
+        every = self.emit("torch.Tensor.expand", (row,), type.of_shape(shape), node.mark, size=shape)
         self._add(SELECT, (every, flags), made, node.mark)
         return True
 
     def _put(self, node: Call, base: str, places: str, source: str) -> bool:
         """Let what is added to zeros at the places be put there, each of which is one place only."""
-        zeros, made, flags = self.makers.get(base), node.outputs[0], self.places[places]
+        made, flags = node.outputs[0], self.places[places]
         shape, type = self.program.shape(flags), self.program.types[node.outputs[0]]
-        if not isinstance(zeros, Call) or not zeros.op.startswith(ZEROS) or type.shape != (prod(shape),):
+        if not self.is_nothing(base) or type.shape != (prod(shape),):
             return False
-        nothing = self._emit(ZEROS, (Literal(shape),), type.of_shape(shape), node.mark, dtype=type.dtype)
+        nothing = self.emit(ZEROS, (shape,), type.of_shape(shape), node.mark, dtype=type.dtype)
         self.makers[nothing] = self.nodes[-1]
         wide = self.program.fresh(type.of_shape(shape))
         self._add(PUT, (nothing, flags, source), wide, node.mark)
         self.nodes.append(Call(VIEW, (Ref(wide), Literal(type.shape)), {}, (made,), node.mark))
         return True
-
-    def _emit(self, op: str, inputs: Sequence[Ref | Literal], type: Type, mark: Mark, **attributes: Value) -> str:
-        made = self.program.fresh(type)
-        self.nodes.append(Call(op, tuple(inputs), attributes, (made,), mark))
-        return made
 
     def _add(self, op: str, names: Iterable[str], made: str, mark: Mark) -> None:
         self.nodes.append(Call(op, tuple(map(Ref, names)), {}, (made,), mark))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
-from tvlint.ir.operators import Literal
+from tvlint.ir.operators import Literal, Value
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
-from tvlint.readers.capture.lifting.program import Apply, Ref
+from tvlint.readers.capture.lifting.program import Apply, Ref, Type
 
 
 def _dims(lifting: Lifting, node: Apply) -> tuple[int, ...]:
@@ -17,7 +17,7 @@ def _dims(lifting: Lifting, node: Apply) -> tuple[int, ...]:
     named = node.arguments.get("dim")
     if named is None or named == () or not rank:
         return tuple(range(rank))
-    return tuple(sorted(dim % rank for dim in sizes(named)))
+    return tuple(sorted(dim % rank for dim in ((whole(named),) if isinstance(named, int) else sizes(named))))
 
 
 def _reduced(lifting: Lifting, node: Apply, op: str) -> bool:
@@ -114,6 +114,16 @@ def _mean_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (_of_its_shape(lifting, expansion, forward),), node.outputs, node.mark)
 
 
+def _any(lifting: Lifting, node: Apply) -> bool:
+    shape, result = lifting.shape(str(lifting.value(given(node, "self")))), lifting.shape(node.outputs[0])
+    flags = lifting.temporary(node, "torch.ne", (given(node, "self"), 0), shape)
+    ones, total = (lifting.program.fresh(Type(each, "int64")) for each in (shape, result))
+    lifting.emit("torch.Tensor.to", (flags,), (ones,), node.mark, {"dtype": "int64"}, node)
+    kept: dict[str, Value] = {"dim": _dims(lifting, node), "keepdim": node.arguments.get("keepdim") is True}
+    lifting.emit("torch.sum", (Ref(ones),), (total,), node.mark, kept, node)
+    return lifting.call(node, "torch.ne", (Ref(total), 0))
+
+
 def _running_sum(lifting: Lifting, node: Apply) -> bool:
     value, dtype = str(lifting.value(given(node, "self"))), lifting.dtype(node.outputs[0])
     if dtype != lifting.dtype(value) or not lifting.shape(value):
@@ -156,6 +166,7 @@ EQUATIONS = (
     Equation("expand", "the gradient of a sum is its result's gradient, expanded", _spread),
     Equation("div", "the gradient of a mean is its result's gradient, expanded and divided by the count", _mean_gradient),
     Equation("div", "the sum of n numbers divided by n is their mean", _mean_of_sum),
+    Equation("any", "any(x, dims) says where the number of elements that are not 0 is not 0", _any),
     Equation("cumsum", "cumsum(x, dim) is torch.cumsum where the sums have the dtype of x", _running_sum),
     Equation("_softmax", "_softmax(x, dim) is torch.softmax", _softmax),
     Equation("_safe_softmax", "_safe_softmax(x, dim) is torch.softmax where no row of x is -inf throughout", _softmax),

@@ -68,3 +68,47 @@ def test_a_backward_of_several_results_takes_the_gradients_of_all_that_have_one(
     told = findings_of_text(SPLIT.replace("TAKEN", taken).replace("RENAMED", renamed))
     assert {finding.message.partition(" by way of")[0] for finding in told if finding.rule == "lost-gradient"} == found
     assert {finding.rule for finding in told} == ({"lost-gradient"} if found else set())
+
+
+GATED = """weight w f32[8,8]
+weight gate f32[8,8]
+input x f32[4,8]
+loss l
+program
+  h = linear(x, w)
+  g = linear(h, gate)
+  s = sigmoid(g)
+  y = mul(h, s)
+  l = sum(y)
+  dy = backward l (grad(l))
+  dh, _ = backward y (dy)
+  _, grad(w) = backward h (dh)
+  update w
+"""
+
+
+def left_out(text: str) -> set[str]:
+    return {finding.rule for finding in findings_of_text(text)} & {"gradient-left-out"}
+
+
+def test_a_weight_that_learns_nothing_since_a_gradient_is_left_out_is_found() -> None:
+    assert left_out(GATED) == {"gradient-left-out"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("weight gate f32[8,8]", "weight gate f32[8,8] frozen"),
+        ("weight gate", "buffer gate"),
+        ("  s = sigmoid(g)", "  s0 = sigmoid(g)\n  s = detach(s0)"),
+        ("  s = sigmoid(g)", "  s = gt(g, 0.5)"),
+        ("  s = sigmoid(g)", "  s = my_kernel(g)"),
+        ("  g = linear(h, gate)", "  g = linear(x, gate)"),
+        ("  update w", "  mul_(gate!, 0.9)\n  update w"),
+        ("  update w\n", ""),
+        ("  y = mul(h, s)", "  y = mul(h, gate)"),
+        ("weight gate f32[8,8]", "weight gate f32[8,8] of w"),
+    ],
+)
+def test_a_gradient_may_be_left_out_of_what_is_not_trained(old: str, new: str) -> None:
+    assert left_out(GATED.replace(old, new)) == set()

@@ -77,7 +77,6 @@ SOURCES: Mapping[str, Source] = {
     "frozen-weight-trained": Source(FrozenStep, frozen_steps),
     "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
     "gradient-of-another-operator": Source(OtherForward, lambda facts: other_forwards(facts.plan)),
-    "gradient-left-out": Source(LostGradient, lambda facts: (each for each in not_passed_on(facts) if not each.name)),
     "gradient-not-exchanged": Source(Astray, astray, leads=True),
     "handle-never-waited": Source(Hazard, _never_waited),
     "handle-reissued": _hazards("reissued"),

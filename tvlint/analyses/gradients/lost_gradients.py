@@ -81,7 +81,7 @@ def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGrad
     used = with_sources(every, {*(ends.left & made), *_used(every), *leaves})
     backward = [operator for operator in every if isinstance(operator, Backward)]
     goes_on = {name for operator in backward for name in _results(operator, taken=True)}
-    given = [(place, name) for operator in every for place, name in _given(operator) if name]
+    given = [(place, name) for operator in every for place, name in gradients_given(operator) if name]
     goes_on |= ends.stepped & {*(of for (_, of), _ in given), *(name for operator in every for name in reads(operator))}
     for operator in every:
         if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
@@ -91,10 +91,14 @@ def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGrad
     asked_for = {place for place, _ in given}
     starts = _starts(every, made)
     given_from = {
-        (of, start) for operator in every for (_, of), name in _given(operator) if name for start in starts[id(operator)]
+        (of, start)
+        for operator in every
+        for (_, of), name in gradients_given(operator)
+        if name
+        for start in starts[id(operator)]
     }
     for segment, index, operator in operators:
-        for (result, of), name in _given(operator):
+        for (result, of), name in gradients_given(operator):
             is_left_out = (result, of) not in asked_for and any((of, start) in given_from for start in starts[id(operator)])
             lost = name not in used if name else is_left_out
             if lost and (of in goes_on or (name and of in without)):
@@ -127,7 +131,7 @@ def _starved(plan: Plan) -> Iterator[LostGradient]:
             if name and name not in made and any(each.outputs)
         }
         for segment, index, operator in backward if starved else ():
-            for (result, of), name in _given(operator):
+            for (result, of), name in gradients_given(operator):
                 if of in starved and not name:
                     yield LostGradient("", of, result, segment, index)
         yield from _without_backward([each for _, _, each in operators], backward, starved) if starved else ()
@@ -140,7 +144,7 @@ def _without_backward(
     has a gradient.
     """
     gone_back = {each.forward.outputs for _, _, each in backward if isinstance(each, Backward)}
-    with_gradient = {of for _, _, each in backward for (_, of), name in _given(each) if name}
+    with_gradient = {of for _, _, each in backward for (_, of), name in gradients_given(each) if name}
     lost = {
         of: operator.outputs[0]
         for operator in operators
@@ -153,7 +157,7 @@ def _without_backward(
             yield LostGradient("", of, lost[of], segment, index)
 
 
-def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:
+def gradients_given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the results and operands of a forward operator by which its backward gives gradients; empty where it gives none."""
     if isinstance(operator, Backward) and any(operator.inputs) and operator.forward.outputs:
         operands = operator.forward.tensor_operands

@@ -246,3 +246,38 @@ def test_what_gpt_neox_refuses_is_an_error_unless_a_fork_may_take_it(entry: str,
     assert document is not None
     found = [(each.severity.value, each.help, each.location.line) for each in document.findings]
     assert found == ([("warning" if "los_scale" in entry else "error", help, 5)] if help else [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ("train-iters: 143000k\nmy_own: 1", [("option-value-not-a-number", "write an integer")]),
+        ("train-iters: auto\nmy_own: 1", []),
+        ("train-iters: -1", [("option-value-out-of-range", "use 0 or more")]),
+        ("train-iters: 0", []),
+        ("attention-dropout: 1.5", [("option-value-out-of-range", "use a number from 0 to 1")]),
+        ("hidden_dropout: 1", []),
+        ("train_micro_batch_size_per_gpu: 0", [("option-value-out-of-range", "use 1 or more")]),
+        ("attention_train_dropout: 0", []),
+        ("dropout-attention: 0", [("misspelled-option", "did you mean `attention-dropout`?")]),
+        ("use_attention_dropout: 0", [("misspelled-option", "did you mean `attention_dropout`?")]),
+        ("use_attention_dropout: 0\nattention_dropout: 0", []),
+        ("optimizer: {type: Adaam}", [("option-value-not-a-choice", "did you mean `Adam`?")]),
+        ("optimizer: {type: FusedAdam}\nscheduler: {type: WarmupLR}", []),
+        ("zero_optimization: {allgather-partitions: true}", [("misspelled-option", "did you mean `allgather_partitions`?")]),
+        ("fp16: {loss_min_scale: 1}", [("misspelled-option", "did you mean `min_loss_scale`?")]),
+    ],
+)
+def test_numbers_words_and_keys_of_gpt_neox_that_are_none(entry: str, found: list[tuple[str, str]]) -> None:
+    document = read("a.yml", f"pipe-parallel-size: 1\nno-weight-tying: true\npos-emb: rotary\n{entry}\n".encode())
+    assert document is not None
+    assert [(each.rule, each.help) for each in document.findings] == found
+
+
+@pytest.mark.parametrize(("size", "is_refused"), [("0", True), ("-1", True), ("1", False), ('"auto"', False), ("true", False)])
+def test_a_batch_of_deepspeed_has_a_sample(size: str, is_refused: bool) -> None:
+    document = read("a.json", f'{{"zero_optimization": {{"stage": 1}}, "train_micro_batch_size_per_gpu": {size}}}'.encode())
+    assert document is not None
+    assert [each.rule == "option-value-out-of-range" for each in document.findings if "number" not in each.rule] == (
+        [True] if is_refused else []
+    )

@@ -92,6 +92,10 @@ OFFLOAD = {
 """The keys of those sections of `zero_optimization` (deepspeed/runtime/zero/offload_config.py)."""
 DEVICES = {"device": "none cpu nvme"}
 
+NEOX_SHARES = frozenset({"attention_dropout", "hidden_dropout", "rotary_pct", "warmup"})
+"""Settings of GPT-NeoX that go from 0 to 1."""
+NEOX_COUNTS = frozenset({"train_iters", "eval_iters", "eval_interval", "lr_decay_iters"})
+"""Settings of GPT-NeoX that are never negative."""
 TYPES: Mapping[str, str] = {
     "optimizer": "Adam AdamW Lamb Lion Muon OneBitAdam ZeroOneAdam OneBitLamb cpu_adam cpu_torch_adam sm3 madgrad_wd SGD",
     "scheduler": "LRRangeTest OneCycle WarmupLR WarmupDecayLR WarmupCosineLR",

@@ -38,6 +38,7 @@ def refused(folder: Path, command: str, files: dict[str, str] = FILES) -> list[s
     [
         ("python -m trainer.main actor.batch=8 actor.optim.lr=2 trainer.nnodes=2", []),
         ("python -m trainer.main actor.bach=8", ["`ppo.yaml` has no `actor.bach`"]),
+        ("python -m trainer.main actor.batch=8 actor.optim-lr=8", ["`ppo.yaml` has no `actor.optim-lr`"]),
         ("python trainer/main.py critic.optim.lr=8", ["`ppo.yaml` has no `critic`"]),
         ("python -m trainer.main a.b=8 $@", ["`ppo.yaml` has no `a`, unless `$@` chooses another configuration"]),
         ("python -m trainer.main +actor.bach=8 actor.bach=2 ++critic.lr=1 critic.lr=3", []),

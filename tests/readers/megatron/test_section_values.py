@@ -233,6 +233,8 @@ def test_commands_of_ms_swift_are_held_to_their_own_names_and_to_the_words_of_me
     [
         ("logger:\n  enabled: ture\n", "did you mean `true`?"),
         ("  sequence_parallel: Flase\n", "did you mean `false`?"),
+        ("logger:\n  enabled: Flse\n", "did you mean `false`?"),
+        ("logger:\n  enabled: truue\n", "did you mean `true`?"),
         ("logger:\n  name: tree\n  kind: leafs\n", ""),
     ],
 )
@@ -257,3 +259,26 @@ def test_a_count_that_is_none_is_a_warning_under_names_of_any_framework(override
     command = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"
     found = document(f"{command} {override}\n", "run.sh").findings
     assert [each.rule for each in found] == ["option-value-not-a-number"] * is_refused
+
+
+@pytest.mark.parametrize(
+    ("override", "rule"),
+    [
+        ("critic.ppo_micro_batch_size_per_gpu=0", "option-value-out-of-range"),
+        ("actor_rollout_ref.rollout.gpu_memory_utilization=1.5", "option-value-out-of-range"),
+        ("actor_rollout_ref.rollout.gpu_memory_utilization=1", ""),
+        ("actor_rollout_ref.actor.entropy_coeff=0.001x", "option-value-not-a-number"),
+        ("actor_rollout_ref.actor.entropy_coeff=1e-3", ""),
+        ("data.train_batch_size=0", ""),
+        ("trainer.nnodes=0", ""),
+        ("trainer.project_name=7b", ""),
+    ],
+)
+def test_numbers_of_verl_that_are_none(override: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(
+        f"python -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=1 {override}\n", encoding="utf-8"
+    )
+    found = read(str(path))
+    assert found is not None
+    assert [(each.rule, each.severity) for each in found.findings] == ([(rule, Severity.WARNING)] if rule else [])

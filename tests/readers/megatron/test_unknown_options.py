@@ -854,3 +854,18 @@ def test_what_a_misspelled_option_means_is_not_missing_too(tmp_path: Path) -> No
     rules, path = load_rules(), str(script)
     report, _ = check(Candidates((path,), frozenset({path})), rules, rules, Project(tmp_path))
     assert [(each.rule, each.help) for each in report.findings] == [("misspelled-option", "did you mean `--hidden-size`?")]
+
+
+def test_an_option_with_the_words_of_one_of_the_source_in_another_order_is_that(tmp_path: Path) -> None:
+    script = checkout(tmp_path, program=COMPUTED + 'def also(p): p.add_argument("--hf-checkpoint")\n')
+    script.write_text(f"torchrun pretrain_gpt.py {SIZES} --checkpoint-hf a\n")
+    assert [help for _, _, help in findings(script)] == ["did you mean `--hf-checkpoint`?"]
+
+
+@pytest.mark.parametrize(("words", "is_read"), [("--seq_length 8", True), ("", False)])
+def test_a_launch_with_underscores_alone_is_megatrons_by_several_sizes(words: str, is_read: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    sizes = "--max_position_embeddings 8" if words else ""
+    path.write_text(f"python pretrain.py --micro_batch_size 4 --num_attention_heads 2 {sizes} {words}\n")
+    document = read(str(path))
+    assert (document is not None and bool(document.configurations)) == is_read

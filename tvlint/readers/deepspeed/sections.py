@@ -23,6 +23,8 @@ def _is_whole(value: object) -> bool:
 PLACEHOLDER = "auto"
 LONGEST = 80
 NUMBER = Pattern(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*")
+FILLER = frozenset({"use", "num", "train", "model", "enable"})
+"""Words that a key is remembered with."""
 SHORTEST = 4
 """A shorter word is another one with another letter."""
 WORDS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"})
@@ -98,11 +100,19 @@ def slips(mapping: YamlMapping, names: Collection[str], severity: Severity, fram
     for text, key in given.items():
         alike = near(text, known) if text not in names else ()
         meant = [name for name in alike if name not in given and (is_a_slip(text, name) or has_same_words(text, name))]
+        if not meant and text not in names and (longer := _without_filler(text)) in names and longer not in given:
+            message, help = f"{framework} has no setting `{key.text[:120]}`", f"did you mean `{longer}`?"
+            yield Finding("misspelled-option", Severity.WARNING, message, key.location, help)
         if len(meant) == 1:
             written = meant[0].replace("_", "-") if "-" in key.text else meant[0]
             fix = Fix(f"write `{written}`", (Edit(key.location, written),), is_safe=True)
             message, help = f"{framework} has no setting `{key.text[:120]}`", f"did you mean `{written}`?"
             yield Finding("misspelled-option", severity, message, key.location, help, fixes=(fix,))
+
+
+def _without_filler(name: str) -> str:
+    first, _, rest = name.partition("_")
+    return rest if first in FILLER else ""
 
 
 def mistaken_sections(root: YamlMapping) -> Iterator[Finding]:

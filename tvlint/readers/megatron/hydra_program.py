@@ -31,7 +31,7 @@ OPEN = Pattern(r"\$\{|^\?\?\?$")
 LISTED = Pattern(r"\s*[\[{]")
 MAIN = Pattern(rb"@hydra\.main\(([^()]*)\)")
 GIVEN = Pattern(rb"\b(config_path|config_name)\s*=\s*[\"']((?:pkg://)?[\w./-]*)[\"']")
-OVERRIDE = Pattern(r"(?P<how>\+{0,2}|~)(?P<path>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?P<set>=?)")
+OVERRIDE = Pattern(r"(?P<how>\+{0,2}|~)(?P<path>[A-Za-z_]\w*(?:\.[A-Za-z_][\w-]*)*)(?P<set>=?)")
 GROUP = Pattern(r"\+{0,2}[A-Za-z_][\w.-]*[@/][\w./@-]*=|\+{0,2}[A-Za-z_]\w*=")
 """What may choose a part of the configuration: a name with a package or a folder, or one without a dot."""
 CHOOSES = {"--config-path": "config_path", "-cp": "config_path", "--config-name": "config_name", "-cn": "config_name"}

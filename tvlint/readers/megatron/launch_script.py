@@ -70,6 +70,8 @@ DISTINCT = frozenset(
 )
 SIZES_OF_ANY = frozenset({"--micro-batch-size", "--global-batch-size", "--num-attention-heads", "--max-position-embeddings"})
 """Those of them that other programs have too, as all their options spelled with underscores."""
+FEWEST_SIZES = 3
+"""So many of them no other program has."""
 MOST_CASES = 32
 """Of more texts that a script names of its variables, only the first are tried."""
 NOT_TRIED = "branches-not-tried"
@@ -268,11 +270,12 @@ def is_launch(words: Sequence[Item]) -> bool:
 
 
 def _are_distinct(flags: Collection[str]) -> bool:
-    """Return whether only Megatron has such options; where all are spelled with underscores, sizes that any program has do not
-    tell.
+    """Return whether only Megatron has such options; where all are spelled with underscores, few sizes that any program has do
+    not tell.
     """
     distinct = DISTINCT.intersection(map(hyphens, flags))
-    return bool(distinct if any("-" in flag[2:] for flag in flags) else distinct - SIZES_OF_ANY)
+    has_hyphens = any("-" in flag[2:] for flag in flags)
+    return bool(distinct if has_hyphens or len(distinct) >= FEWEST_SIZES else distinct - SIZES_OF_ANY)
 
 
 def _configuration(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tvlint.findings import Finding, Severity
-from tvlint.frameworks.deepspeed import NEOX, neox_choices, neox_kinds
+from tvlint.frameworks.deepspeed import NEOX, NEOX_COUNTS, NEOX_SHARES, neox_choices, neox_kinds
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.deepspeed.sections import (
     EXACT,
@@ -44,6 +44,17 @@ TELLING = frozenset(
         "vocab_file",
     }
 )
+NUMBER = re.compile(r"[-+]?\d{1,40}(?:\.\d{0,40})?")
+LONGEST = 40
+WITH_UNIT = re.compile(r"[-+]?\d[\d.]*[A-Za-z]")
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value may be a number to a fork: one with a letter behind it is none."""
+    return not isinstance(value, str) or WITH_UNIT.fullmatch(value) is None
+
+
+FOR_FORKS = dict.fromkeys(("int", "float"), _is_number)
 PLAIN = frozenset({"global", "local", "sparse_fixed", "sparse_variable", "bigbird", "bslongformer", "flash"})
 """Kinds of attention that split their heads over the model-parallel ranks."""
 
@@ -84,9 +95,22 @@ def _mistakes(root: YamlMapping, entries: Mapping[str, YamlNode]) -> Iterator[Fi
     yield from mistaken_sections(root)
     yield from mistaken_types(root)
     yield from too_small(root)
+    yield from _beyond(root)
     is_fork = not entries.keys() <= neox_kinds().keys() or "autotuning" in entries
-    found = mistaken_values(root, neox_kinds(), neox_choices(), EXACT)
-    yield from (each for each in found if each.fixes or not is_fork)
+    found = mistaken_values(root, neox_kinds(), neox_choices(), FOR_FORKS if is_fork else EXACT)
+    yield from (each for each in found if each.fixes or each.rule == "option-value-not-a-number" or not is_fork)
+
+
+def _beyond(root: YamlMapping) -> Iterator[Finding]:
+    """Yield a finding for each share above 1, and for each count below 0."""
+    for key, node in root.entries:
+        if isinstance(key, YamlScalar) and isinstance(node, YamlScalar) and NUMBER.fullmatch(node.text):
+            name, value = key.text.replace("-", "_"), float(node.text)
+            is_share = name in NEOX_SHARES
+            if (value < 0 and (is_share or name in NEOX_COUNTS)) or (is_share and value > 1):
+                help = "use a number from 0 to 1" if is_share else "use 0 or more"
+                message = f"`{key.text}` is {node.text[:LONGEST]}"
+                yield Finding("option-value-out-of-range", Severity.ERROR, message, node.location, help)
 
 
 def _unknown(setting: Setting, reason: str) -> Setting:

@@ -20,10 +20,19 @@ FEWEST_LETTERS = 4
 """From so many letters on, a value that is one letter away from a choice that no release has changed is no other word."""
 NUMBER = Pattern(r"[-+]?\d")
 INTEGER = Pattern(r"[-+]?[\d_]+")
-SWAPPED = {
-    word[:at] + word[at + 1] + word[at] + word[at + 2 :]: word for word in ("true", "false") for at in range(len(word) - 1)
+TRUTHS = {
+    slip: word
+    for word in ("true", "false")
+    for at in range(len(word))
+    for slip in (
+        word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :],
+        word[:at] + word[at + 1 :],
+        word[: at + 1] + word[at:],
+    )
+    if slip != word
 }
-"""Truth values with two letters swapped, which are no words: a program takes each for a text, and so for true."""
+"""Truth values with two letters swapped, or one lost or doubled: no words, each of which a program takes for a text, so for
+true."""
 COUNTED = Pattern(r"(?:\w+_)?(?:batch|parallel)_size(?:_per_\w+)?|n_gpus_per_node|nnodes|num_nodes")
 """Names of sections' settings that count something, whoever reads them."""
 NEVER_NONE = Pattern(r"(?:\w+_)?(?:micro_batch|mini_batch|parallel)_size(?:_per_\w+)?")
@@ -52,8 +61,9 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
     for setting, known in (*settings, *((each, None) for each in configuration.beside.values())):
         if setting.location.path != configuration.path:
             continue
-        meant = SWAPPED.get(setting.value.lower(), "") if isinstance(setting.value, str) else ""
-        if meant:
+        meant = TRUTHS.get(setting.value.lower(), "") if isinstance(setting.value, str) else ""
+        is_refused = known is not None and known.kind != "store" and configuration.framework == "ms-swift"
+        if meant and not is_refused:
             message = f"`{_end_of(setting.written)}` is the text `{setting.value}`, which is no truth value"
             fix = Fix(f"write `{meant}`", (Edit(setting.location, meant),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{meant}`?", fixes=(fix,))

@@ -251,9 +251,7 @@ def slips_of_options(written: Sequence[Setting], parser: ParserSource) -> Iterat
     for setting in written:
         flag = setting.written
         if flag not in parser.flags and not _abbreviates(flag, parser):
-            words = _words(flag)
-            reordered = (name for name in parser.flags if len(words) > 1 and len(name) == len(flag) and _words(name) == words)
-            near = _slip(flag, parser.flags) or next(reordered, "") or _plural(flag, parser.flags)
+            near = _slip(flag, parser.flags) or _plural(flag, parser.flags)
             near = near or next((name for name in parser.flags if _single(name) == _single(flag)), "")
             if near:
                 yield _finding(setting, f"`{os.path.basename(parser.program)}`", near)
@@ -513,11 +511,21 @@ def _slip(flag: str, known: Iterable[str]) -> str:
     word that is long enough to be no other one, or that no option has.
     """
     flags_known = frozenset(known)
+    if reordered := _reordered(flag, flags_known):
+        return reordered
     near = _joined(flag, flags_known) or _no_word_slip(flag, flags_known)
     near = near or _neighbour(flag, LONGER["source"][1], LONGEST + 1, flags_known)
     return (
         near if all(len(word) >= STEM and word.isalpha() for word in _words(flag) ^ _words(near)) or _is_new(flag, near) else ""
     )
+
+
+def _reordered(flag: str, known: Iterable[str]) -> str:
+    """Return the option that has the words of the flag in another order; empty where there is none."""
+    words = sorted(flag[2:].replace("_", "-").split("-"))
+    alike = (name for name in known if len(name) == len(flag) and name != flag)
+    found = (name for name in alike if len(words) > 1 and sorted(name[2:].replace("_", "-").split("-")) == words)
+    return next((name for name in found if _letters(name) != _letters(flag)), "")
 
 
 def _no_word_slip(flag: str, known: frozenset[str]) -> str:

@@ -415,3 +415,40 @@ def test_the_last_rows_of_a_table_may_be_padding(was: str, now: str, severity: S
     assert was in VOCABULARY
     found = findings_of_text(VOCABULARY.replace(was, now))
     assert {(finding.rule, finding.severity) for finding in found} == {("wrong-range", severity)}
+
+
+TURNED = """mesh dp=2
+weight w f32[8,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+loss l
+program
+  f = all-gather(w, dim=0) over dp
+  {}
+  h = {}
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, df = backward h (dh)
+  {}
+  grad(w) = reduce-scatter({}, dim=0) over dp
+  update w
+"""
+
+
+def _turned(*parts: str) -> set[str]:
+    return {finding.rule for finding in findings_of_text(TURNED.format(*parts)) if finding.severity is Severity.ERROR}
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_right"),
+    [
+        (("", "linear(x, f)", "", "df"), True),
+        (("", "linear(x, f)", "t = transpose(df, 0, 1)", "t"), False),
+        (("", "linear(x, f)", "s = mul(df, 1.0)\n  t = transpose(s, 0, 1)", "t"), False),
+        (("", "linear(x, f)", "s = transpose(df, 0, 1)\n  t = transpose(s, 0, 1)", "t"), True),
+        (("v = transpose(f, 0, 1)", "matmul(x, v)", "t = transpose(df, 0, 1)", "t"), True),
+        (("v = transpose(f, 0, 1)", "matmul(x, v)", "t = backward v (df)", "t"), True),
+        (("v = transpose(f, 0, 1)", "matmul(x, v)", "", "df"), False),
+    ],
+)
+def test_a_gradient_that_is_transposed_steps_no_weight(parts: tuple[str, ...], is_right: bool) -> None:
+    assert _turned(*parts) == (set() if is_right else {"gradient-of-another-tensor"})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads
+from tvlint.analyses.dataflow.def_use import makers_behind, overwritten, reads
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.single_plan import Alone
@@ -57,7 +57,7 @@ def misused_gradients(facts: Facts) -> Iterator[Misused]:
     if alone is None:
         return
     owners = _owners(alone)
-    found = (*_taken(alone, owners), *_given(alone), *_steps(alone, owners), *_unscaled(alone))
+    found = (*_taken(alone, owners), *_given(alone), *_steps(alone, owners), *_unscaled(alone), *_turned(alone, owners))
     yield from first_of_each(found, lambda misused: (misused.how, misused.tensor))
 
 
@@ -176,6 +176,49 @@ def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
             others |= weights.keys() & given
         if others and plan.tensors[name].role is Role.WEIGHT:
             yield Misused(step.name, weights[min(others)], name, "stepped", step.operator, step.rank)
+
+
+def _turned(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
+    """Yield the steps of weights with gradients whose dimensions stand in another order than theirs."""
+    plan, terms = alone.plan, alone.world.terms
+    for step in alone.derived.steps:
+        if step.gradient is None or not plan.has_role(step.weight, Role.WEIGHT):
+            continue
+        term, order = _without_order(terms, step.gradient.term)
+        given = (value for value in owners.get(_plain(terms, term), {}) if isinstance(value, int))
+        of_given = (_without_order(terms, terms.whole(value)) for value in given)
+        name = ("weight", of_model(plan, step.weight))
+        orders = [
+            [held[dim] for dim in order] for of, held in of_given if terms.keys[of][:2] == name and len(held) == len(order)
+        ]
+        sizes = terms.shape[step.gradient.term]
+        kept = ([dim for dim, size in zip(each, sizes, strict=True) if size != 1] for each in orders)
+        if orders and all(dims != sorted(dims) for dims in kept):
+            turning = makers_behind(plan.run_on(step.rank), _turns).get(step.name, ())
+            at = turning[0] if len(turning) == 1 else step.operator
+            yield Misused(step.name, step.weight, step.weight, "turned", at, step.rank)
+
+
+def _turns(operator: Operator) -> bool:
+    return isinstance(operator, Compute) and has_trait(operator.op, Trait.TRANSPOSE)
+
+
+def _without_order(terms: Terms, term: int) -> tuple[int, list[int]]:
+    """Return which value a term is a transpose of, times whatever, and which of its dimensions each of the term is."""
+    order = list(range(len(terms.shape[term])))
+    while True:
+        head, below, operands = terms.keys[term], multiplied(terms, term), terms.operands[term]
+        if below is not None:
+            term = below[1]
+        elif len(operands) == 1 and has_trait(str(head[0]), Trait.CONVERSION):
+            term = operands[0]
+        elif len(operands) == 1 and len(head) == 5 and has_trait(str(head[0]), Trait.TRANSPOSE):
+            before, after = head[3][:2]
+            if sorted(before) != sorted(after):
+                return term, order
+            order, term = [before.index(after[dim]) for dim in order], operands[0]
+        else:
+            return term, order
 
 
 def of_model(plan: Plan, name: str) -> str:

@@ -59,9 +59,7 @@ def placed_where_mixed(plan: Plan, derived: Derived, differences: Sequence[Defec
         f"{name_of(adds)} adds the part of a sum that `{part}` is to what is complete"
     )
     return [
-        at(adds, segment, replace(each, message=text, cause=(adds.source, part)))
-        if each.name == "unequal-addends"
-        else each
+        at(adds, segment, replace(each, message=text, cause=(adds.source, part))) if each.name == "unequal-addends" else each
         for each in differences
     ]
 

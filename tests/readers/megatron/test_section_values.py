@@ -282,3 +282,29 @@ def test_numbers_of_verl_that_are_none(override: str, rule: str, tmp_path: Path)
     found = read(str(path))
     assert found is not None
     assert [(each.rule, each.severity) for each in found.findings] == ([(rule, Severity.WARNING)] if rule else [])
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("strategy: fsdp", ""),
+        ("strateyg: fsdp", "did you mean `strategy`?"),
+        ("batch_micro_size: 4", "did you mean `micro_batch_size`?"),
+        ("swap_space: 4", ""),
+        ("strateyg: fsdp\n    strategy: fsdp", ""),
+    ],
+)
+def test_a_key_that_nothing_in_the_package_of_verl_reads_is_a_slip(key: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    folder = tmp_path / "verl" / "trainer" / "config"
+    folder.mkdir(parents=True)
+    reads = "def run(config):\n    return config.actor.strategy, config.get('micro_batch_size'), config.rollout.name\n"
+    names = "actor_rollout_ref actor rollout tensor_model_parallel_size"
+    (tmp_path / "verl" / "__init__.py").write_text("")
+    (tmp_path / "verl" / "trainer" / "__init__.py").write_text("")
+    (tmp_path / "verl" / "trainer" / "main.py").write_text(reads + f"NAMES = '{names}'\n")
+    path = folder / "ppo.yaml"
+    path.write_text(f"actor_rollout_ref:\n  actor:\n    {key}\n  rollout:\n    name: vllm\n    tensor_model_parallel_size: 2\n")
+    found = read(str(path))
+    assert found is not None
+    assert [(each.severity, each.help) for each in found.findings] == ([(Severity.WARNING, meant)] if meant else [])

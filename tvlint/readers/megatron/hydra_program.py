@@ -29,7 +29,10 @@ NOTHING = ("null", "~", "", "Null", "NULL")
 OPEN = Pattern(r"\$\{|^\?\?\?$")
 """Values that stand for one which is not in the files."""
 LISTED = Pattern(r"\s*[\[{]")
-MAIN = Pattern(rb"@hydra\.main\(([^()]*)\)")
+MAIN = Pattern(rb"@(?:hydra\.main|hydra_runner)\(([^()]*)\)")
+"""How a program states its configuration to Hydra, and to NeMo's way of calling it."""
+SCHEMA = b"schema"
+"""What names a class beside it that has settings too."""
 GIVEN = Pattern(rb"\b(config_path|config_name)\s*=\s*[\"']((?:pkg://)?[\w./-]*)[\"']")
 OVERRIDE = Pattern(r"(?P<how>\+{0,2}|~)(?P<path>[A-Za-z_]\w*(?:\.[A-Za-z_][\w-]*)*)(?P<set>=?)")
 GROUP = Pattern(r"\+{0,2}[A-Za-z_][\w.-]*[@/][\w./@-]*=|\+{0,2}[A-Za-z_]\w*=")
@@ -187,7 +190,7 @@ def composed_setting(composed: Composed, name: str, path: str) -> Setting | None
 def _stated(source: str, checkout: str) -> Mapping[str, str] | None:
     """Return the folder and the name of the configuration that a program states; None where it states none, or several."""
     found = content_within(checkout, source, source, LARGEST)
-    calls = MAIN.findall(found[1]) if found is not None else []
+    calls = [call for call in MAIN.findall(found[1]) if SCHEMA not in call] if found is not None else []
     return {name.decode(): value.decode() for name, value in GIVEN.findall(calls[0])} if len(calls) == 1 else None
 
 

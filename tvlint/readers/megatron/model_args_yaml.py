@@ -18,9 +18,10 @@ from tvlint.readers.megatron.flagscale import as_command
 from tvlint.readers.megatron.functional_tests import gpus_of_case, is_run_by_shell, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes, with_meant
-from tvlint.readers.megatron.section_values import mistaken_values
+from tvlint.readers.megatron.section_values import VERL, mistaken_values
 from tvlint.readers.megatron.sections import PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_names
+from tvlint.readers.megatron.unread_keys import unread_keys
 from tvlint.readers.megatron.yaml_options import INTERPOLATED, OFF, argument
 from tvlint.readers.sources.doubled_keys import doubled_keys
 from tvlint.readers.sources.rank_counts import product_of_counts
@@ -78,6 +79,7 @@ def read(path: str, data: bytes) -> Document | None:
             findings.extend(dict.fromkeys(chain.from_iterable(mistakes)))
             findings.extend(finding for names in _sections(path, root, visits) for finding in misspelled_names(names))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in mistaken_values(each)))
+            findings.extend(unread_keys(path, root, Visits(path)) if any(each.framework == VERL for each in found) else ())
             meant = [with_meant(each, mistaken) for each, mistaken in zip(found, mistakes, strict=True)]
             configurations.extend(_in_document(meant, number))
     except ReadError:

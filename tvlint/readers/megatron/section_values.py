@@ -39,7 +39,7 @@ NEVER_NONE = Pattern(r"(?:\w+_)?(?:micro_batch|mini_batch|parallel)_size(?:_per_
 """Names of what is at least one: verl's asynchronous trainers have a train batch of 0."""
 SCALED = Pattern(r"(?:\w+_)?(?:coeff?|lr|ratio|weight_decay|epochs|length|temperature|top_p)")
 """Names of settings that are numbers, whoever reads them."""
-UNIT = Pattern(r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?(?:[a-zA-Z]|\.\d+)")
+UNIT = Pattern(r"[-+]?\d+(?:(?:\.\d+)?(?:e-?\d+)?[a-zA-Z]|\.\d+\.\d+)")
 """A number with a letter behind it, or with two points."""
 SHARES = {"gpu_memory_utilization": (0, 1), "top_p": (0, 1)}
 VERL = "verl"
@@ -76,18 +76,18 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
         elif (is_size or COUNTED.fullmatch(_last(setting))) and not _may_be_whole(setting.value):
             message = f"`{_end_of(setting.written)}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
             yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write an integer")
-        elif configuration.framework == VERL:
-            yield from _mistaken_number(setting)
+        elif isinstance(setting.value, str) and SCALED.fullmatch(_last(setting)) and UNIT.fullmatch(setting.value):
+            message = f"`{_end_of(setting.written)}` takes a number, not `{setting.value[:LONGEST]}`"
+            yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write a number")
+        elif configuration.framework == VERL and not is_size:
+            yield from _beyond(setting)
 
 
-def _mistaken_number(setting: Setting) -> Iterator[Finding]:
-    """Yield a warning for a number of verl that is none, or that nothing takes."""
+def _beyond(setting: Setting) -> Iterator[Finding]:
+    """Yield a warning for a number of verl that nothing takes."""
     value = setting.value
     least, most = (1, math.inf) if NEVER_NONE.fullmatch(_last(setting)) else SHARES.get(_last(setting), (-math.inf, math.inf))
-    if isinstance(value, str) and SCALED.fullmatch(_last(setting)) and UNIT.fullmatch(value):
-        message = f"`{_end_of(setting.written)}` takes a number, not `{value[:LONGEST]}`"
-        yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write a number")
-    elif isinstance(value, int | float) and not isinstance(value, bool) and not least <= value <= most:
+    if isinstance(value, int | float) and not isinstance(value, bool) and not least <= value <= most:
         help = f"use {least} or more" if most == math.inf else f"use a number from {least} to {most}"
         message = f"`{_end_of(setting.written)}` is {value}"
         yield Finding("option-value-out-of-range", Severity.WARNING, message, setting.location, help)

@@ -366,7 +366,7 @@ def test_programs_that_cannot_be_replayed_are_refuted_where_their_gradients_diff
         other = {**lines[at], "op": "aten.unknown.default"}
         verdict = proof(written(tmp_path, [*lines[:at], other, *lines[at + 1 :]]), "data_parallel_reference")
         line = next((own.location.line for own in verdict.reasons if own.name == "other-recorded-gradient"), None)
-        assert line == (None if name == "data_parallel" else 27)
+        assert line == (None if name == "data_parallel" else 28)
         messages = [own.message for own in verdict.reasons if own.name == "unsupported-operator"]
         assert any("`aten.unknown` is captured and not lifted" in message for message in messages)
         found[name] = verdict.outcome, [own.name for own in verdict.reasons if own.name.startswith(("replay", "other-rec"))]

@@ -790,3 +790,17 @@ def test_torch_waits_for_the_future_that_a_hook_of_its_reducer_returns(
     done = tvlint("prove", "--captured", "--reference", "python program.py", "--", *launch, cwd=tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stdout
+
+
+def test_weights_of_a_part_that_is_wrapped_have_the_names_that_they_have_without() -> None:
+    import torch
+
+    from tvlint.capture.weights import plain_name
+
+    replicas = torch.nn.parallel.DistributedDataParallel.__new__(torch.nn.parallel.DistributedDataParallel)
+    torch.nn.Module.__init__(replicas)
+    replicas.module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    named = torch.nn.ModuleDict({"module": torch.nn.Linear(2, 2, bias=False), "encoder": replicas})
+    names = ["module.weight", "encoder.0.weight", "encoder.0.bias"]
+    assert [plain_name(named, name) for name, _ in named.named_parameters()] == names
+    assert plain_name(replicas, "module.0.") == "0."

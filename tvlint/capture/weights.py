@@ -120,11 +120,22 @@ def leaves_of(roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def plain_name(root: nn.Module, name: str) -> str:
-    """Return the name of a parameter without what wrappers put in front of it."""
+    """Return the name of a parameter without what wrappers put into it, of the root or of a module in it."""
+    kept: list[str] = []
+    module: nn.Module | None = root
+    for part in name.split("."):
+        if part != "module" or not _wraps(module):
+            kept.append(part)
+        module = module._modules.get(part) if module is not None else None
+    name = ".".join(kept)
     for wrapper in _WRAPPERS:
         name = name.replace(wrapper, "")
-    wraps = isinstance(root, nn.parallel.DistributedDataParallel) or type(root).__module__ == "deepspeed.runtime.engine"
-    return name.removeprefix("module.") if wraps else name
+    return name
+
+
+def _wraps(module: nn.Module | None) -> bool:
+    replicates = isinstance(module, nn.parallel.DistributedDataParallel)
+    return replicates or type(module).__module__ == "deepspeed.runtime.engine"
 
 
 def placement_of(tensor: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tvlint.readers.capture.pairing import place_of, uses_of
 from tvlint.readers.capture.tapes.communicators import different_collectives, group_along
 from tvlint.readers.capture.tapes.in_flight import first_race
 from tvlint.readers.capture.tapes.lines import read_capture
-from tvlint.readers.capture.tapes.tape import Capture, Operation, TapeDefect
+from tvlint.readers.capture.tapes.tape import Capture, Operation, Root, TapeDefect
 from tvlint.readers.document import Document, ReadError
 
 _RANDOM = ("dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential")
@@ -31,7 +31,7 @@ class Recorded:
     the places of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
     program draws random numbers; `defect` is a mistake that the tapes show by themselves: ranks that run different collectives
     together, or a buffer that is used before it is waited for. `problem` says why the plan has nothing of the program but what
-    it is given.
+    it is given. `backward` is where its last backward pass starts, `behind` the lines of what it does behind that.
     """
 
     plan: Plan
@@ -44,6 +44,8 @@ class Recorded:
     random: bool
     defect: TapeDefect | None
     problem: Problem | None
+    backward: Location | None = None
+    behind: tuple[Location, ...] = ()
 
 
 def read(path: str, data: bytes) -> Document:
@@ -98,7 +100,17 @@ def _recorded(lifting: Lifting) -> Recorded:
     programs = [prepared.lifted.program for prepared in lifting.prepared]
     after = {(rank, weight): array for rank, program in enumerate(programs) for weight, array in program.after.items()}
     draws, problem = _draws(lifting.capture), lifting.problem
-    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, draws, defect, problem)
+    started, behind = _places(lifting.capture)
+    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, draws, defect, problem, started, behind)
+
+
+def _places(capture: Capture) -> tuple[Location | None, tuple[Location, ...]]:
+    """Return where the first rank starts its last backward pass, and where it clips gradients and steps its optimizers."""
+    events = capture.tapes[0].events
+    starts = [event.mark.place for event in events if isinstance(event, Root) and event.mark.place is not None]
+    marks = [event.mark for event in events if isinstance(event, Operation)]
+    behind = [mark.place for mark in marks if mark.phase == "optimizer" and mark.place is not None]
+    return next(reversed(starts), None), tuple(dict.fromkeys(behind))
 
 
 def _completed(

@@ -14,6 +14,7 @@ from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
 from tvlint.ops.dtypes import DIGITS
 from tvlint.readers.document import ReadError
+from tvlint.run.proof.blame import Differing, differing, placed, use_of
 
 if TYPE_CHECKING:
     from tvlint.ops.field import Array
@@ -316,7 +317,7 @@ def judged_without_plan(parallel: Recorded, reference: Recorded, problem: Proble
         return _refuted_by_tapes(verdict, defect)
     found = {} if _agree_where_one_clips(parallel, reference) else different_gradients(parallel, reference) or {}
     different = {weight: (far, ranks) for weight, (far, ranks) in found.items() if far > _MOST_ROUNDED}
-    return _refuted(verdict, different, parallel.plan, _times(parallel, reference, different)) if different else problem
+    return _refuted(verdict, different, parallel, reference) if different else problem
 
 
 def _refuted_by_tapes(verdict: Verdict, defect: TapeDefect) -> Verdict:
@@ -325,6 +326,13 @@ def _refuted_by_tapes(verdict: Verdict, defect: TapeDefect) -> Verdict:
 
 
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
+    """Return the verdict on the plans with what the recorded numbers say of it, at the lines where one mends it."""
+    shown = _judged(verdict, parallel, reference)
+    different = different_gradients(parallel, reference) if shown.outcome is Outcome.REFUTED else None
+    return placed(shown, differing(different, parallel, reference) if different else None, parallel, reference)
+
+
+def _judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
     """Return the verdict on the plans with what the recorded numbers say of it.
 
     A plan that cannot be replayed, or does not give what its program computed, is unknown, unless the recorded gradients
@@ -354,7 +362,7 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
                 return replace(unknown, reasons=_open(verdict))
             if not different:
                 return unknown
-            return _refuted(unknown, different, parallel.plan, _times(parallel, reference, different))
+            return _refuted(unknown, different, parallel, reference)
         facts.append(
             (
                 f"replay of the {name}",
@@ -376,19 +384,22 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         said = ("recorded gradients", "agree with the reference's")
         moved = clipped or different_weights(parallel, reference)
         if moved:
-            reason = _other_weights(moved, bool(clipped), parallel.plan)
+            reason = _other_weights(moved, bool(clipped), parallel)
             facts += [said, ("weights behind the step", "are not the reference's")]
             return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *_open(verdict)), facts=tuple(facts))
         outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
         reasons = _open(verdict) if outcome is not verdict.outcome else verdict.reasons
         return _not_compared(replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said)), left, parallel.plan)
-    return _refuted(replace(verdict, facts=tuple(facts)), different, parallel.plan, _times(parallel, reference, different))
+    return _refuted(replace(verdict, facts=tuple(facts)), different, parallel, reference)
 
 
-def _refuted(verdict: Verdict, different: Mapping[str, tuple[float, list[int]]], plan: Plan, times: str) -> Verdict:
+def _refuted(
+    verdict: Verdict, different: Mapping[str, tuple[float, list[int]]], parallel: Recorded, reference: Recorded
+) -> Verdict:
     """Return the verdict on programs whose recorded gradients differ: refuted, or unknown where the plans are proved."""
     refutes = verdict.outcome is not Outcome.PROVED
-    reason = _difference(different, refutes, plan, verdict, times)
+    times = _times(parallel, reference, different)
+    reason = _difference(different, refutes, differing(different, parallel, reference), parallel.plan, verdict, times)
     outcome = Outcome.REFUTED if refutes else Outcome.UNKNOWN
     explained = verdict.outcome is Outcome.REFUTED and not _by_numbers_alone(verdict)
     reasons = (*verdict.reasons, reason) if explained else (reason, *verdict.reasons)
@@ -401,7 +412,7 @@ def _not_compared(verdict: Verdict, left: list[str], plan: Plan) -> Verdict:
     if not left:
         return verdict
     text = f"the clipped gradient of `{left[0]}`{_and_more(left, 'of ')} cannot be compared with the reference's"
-    reason = _reason("clipped-gradient-not-compared", False, text, _use_of(left[0], plan))
+    reason = _reason("clipped-gradient-not-compared", False, text, use_of(left[0], plan))
     outcome = Outcome.UNKNOWN if verdict.outcome is Outcome.PROVED else verdict.outcome
     return replace(verdict, outcome=outcome, reasons=(*verdict.reasons, reason))
 
@@ -461,20 +472,27 @@ def _times(parallel: Recorded, reference: Recorded, different: Mapping[str, tupl
 
 
 def _difference(
-    different: Mapping[str, tuple[float, list[int]]], refutes: bool, plan: Plan, verdict: Verdict, times: str
+    different: Mapping[str, tuple[float, list[int]]], refutes: bool, found: Differing, plan: Plan, verdict: Verdict, times: str
 ) -> Reason:
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
     more = _and_more(different, "of ")
     text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
-    text += times
+    text += times + found.text
     open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
     is_replayed = all(reason.name != "replay-differs" for reason in verdict.reasons)
-    first = next((reason.location for reason in (*open_ones, *verdict.reasons)), None) if is_replayed else None
-    location = first if first is not None and first.line is not None else _use_of(weight, plan)
+    first = next(iter((*open_ones, *verdict.reasons)), None) if is_replayed else None
+    location = first.location if first is not None and _is_shown(first, found) else found.place
+    location = location or use_of(weight, plan)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
 
 
-def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping: bool, plan: Plan) -> Reason:
+def _is_shown(reason: Reason, found: Differing) -> bool:
+    """Return whether a reason's place is that of what differs, and not only of what is not followed."""
+    known = reason.refutes or reason.name.startswith("other-") or not found.agreeing or found.place is None
+    return known and reason.location.line is not None
+
+
+def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping: bool, parallel: Recorded) -> Reason:
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
     more = _and_more(different)
     text = f"`{weight}`{more}, with the reference's gradients, changed otherwise in the step"
@@ -482,22 +500,15 @@ def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping
     if by_clipping:
         text = f"the gradient of `{weight}`{more} is the reference's until it is clipped"
         text += f", and then off by {far:.2g} of its largest"
-    return replace(_reason("other-recorded-weight", True, text, _use_of(weight, plan)), ranks=tuple(ranks))
+    behind = parallel.behind[:1] if by_clipping else parallel.behind[-1:]
+    location = next(iter(behind), use_of(weight, parallel.plan))
+    return replace(_reason("other-recorded-weight", True, text, location), ranks=tuple(ranks))
 
 
 def _and_more(weights: Collection[str], of: str = "") -> str:
     """Return how many weights there are beside the one that is named: ` and of 3 more weights`."""
     more = len(weights) - 1
     return f" and {of}{more} more weight{'s' if more > 1 else ''}" if more else ""
-
-
-def _use_of(weight: str, plan: Plan) -> Location:
-    """Return the first line of the program that uses a weight; its capture where none is known."""
-    for operator in plan.operators():
-        place = operator.source
-        if weight in getattr(operator, "inputs", ()) and place is not None and place.line is not None:
-            return place
-    return Location(plan.path)
 
 
 def _by_numbers_alone(verdict: Verdict) -> bool:

@@ -32,6 +32,10 @@ EXAMPLES = {
     ),
     "megatron.areal": "actor:\n  backend: megatron:d4p2t2\n  path: Qwen/Qwen2.5-7B\n",
     "torchtitan": "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n[training]\nseq_len = 8\n",
+    "training_arguments": (
+        "output_dir: a\nlearning_rate: 1e-4\nlr_scheduler_type: cosiine\nnum_train_epochs: 1\nbf16: true\n"
+        "per_device_train_batch_size: 0\ngradient_accumulation_stesp: 2\n"
+    ),
     "megatron.launch_script": (
         "export A=(--num-layers 4)\nTP=${TP:-2}\nif [ $TP -gt 1 ]; then B=--sequence-parallel; fi\n"
         'torchrun --nproc-per-node 8 pretrain_gpt.py \\\n  "${A[@]}" $B --tensor-model-parallel-size $TP\n'

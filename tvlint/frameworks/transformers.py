@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+
+from tvlint.frameworks.megatron import Option
 
 PARSER = frozenset({"transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser"})
 CLASSES = frozenset(
@@ -70,3 +73,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "save_strategy": (*_STRATEGY, "best"),
 }
 """What fields take of a few words, by any of those versions (transformers/trainer_utils.py)."""
+
+
+@cache
+def options() -> Mapping[str, Option]:
+    """Return the fields as options that take one value."""
+    return {name: Option(name, (), "store", kind, None, CHOICES.get(name, ()), 1) for name, kind in FIELDS.items()}

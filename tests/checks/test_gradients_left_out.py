@@ -112,3 +112,58 @@ def test_a_weight_that_learns_nothing_since_a_gradient_is_left_out_is_found() ->
 )
 def test_a_gradient_may_be_left_out_of_what_is_not_trained(old: str, new: str) -> None:
     assert left_out(GATED.replace(old, new)) == set()
+
+
+SHARDED = """mesh dp=2
+weight w f32[8,8] dp:S(0)
+state m f32[8,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+loss l
+program
+  f = all-gather(w, dim=0) over dp
+  h = linear(x, f)
+  r = add(x, h)
+  q = mul(r, h)
+  l = sum(q)
+  dq = backward l (grad(l))
+  dr, dh1 = backward q (dq)
+  _, dh2 = backward r (dr)
+  dh = add(dh1, dh2)
+  _, df = backward h (dh)
+  g = reduce-scatter(df, dim=0) over dp
+{}
+"""
+
+
+def lost(steps: str, old: str = "", new: str = "") -> set[str]:
+    found = findings_of_text(SHARDED.format(steps).replace(old, new) if old else SHARDED.format(steps))
+    return {finding.rule for finding in found if finding.rule in ("lost-gradient", "gradient-left-out")}
+
+
+@pytest.mark.parametrize(
+    "steps", ["  s = mul(g, 0.1)\n  sub_(w!, s)", "  s = mul(g, 0.1)\n  w = sub(w, s)", "  momentum_step(w!, g, m!)"]
+)
+def test_a_weight_that_is_stepped_with_none_of_its_gradients_loses_them(steps: str) -> None:
+    assert lost(steps) == set()
+    assert lost(steps, "g = reduce-scatter(df,", "g = reduce-scatter(f,") == {"lost-gradient"}
+    assert lost(steps.replace("(g, 0.1)", "(m, 0.1)").replace("!, g", "!, m")) == {"lost-gradient"}
+
+
+def test_a_backward_that_takes_none_of_several_gradients_of_its_value_loses_them() -> None:
+    steps = "  s = mul(g, 0.1)\n  sub_(w!, s)"
+    assert lost(steps, "backward h (dh)", "backward h (dr)") == {"lost-gradient"}
+    assert lost(steps, "backward h (dh)", "backward h (dh1)") == {"lost-gradient"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "old", "new"),
+    [
+        ("", "", ""),
+        ("  update w", "", ""),
+        ("  update v", "", ""),
+        ("  w = all-gather(f, dim=0) over dp", "", ""),
+        ("  s = mul(m, 0.1)\n  sub_(m!, s)", "", ""),
+    ],
+)
+def test_a_weight_that_no_step_changes_loses_no_gradient(steps: str, old: str, new: str) -> None:
+    assert lost(steps, old, new) == set()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from tvlint.analyses.dataflow.def_use import has, overwritten, reads, with_sources, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
-from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.gradients.optimizer_updates import put_in_place, updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator
-from tvlint.ir.plan import Plan, Segment
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Update
+from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+
+_KEPT = (Role.WEIGHT, Role.STATE, Role.BUFFER)
+"""What is there after a step, too."""
+
+_MOVES = (Trait.VIEW, Trait.CONVERSION, Trait.TRANSPOSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What is left of a plan at its end, and the weights that are stepped."""
+    """What is left of a plan at its end, and the weights that are stepped, with gradients of which it says the names."""
 
     left: frozenset[str]
     stepped: frozenset[str]
@@ -68,8 +74,13 @@ def _has_dead_end(segment: Segment, ends: _Ends) -> bool:
 
 def _ends(plan: Plan) -> _Ends:
     made = {name for operator in plan.operators() for name in writes(operator)}
-    final = {name: tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient and name not in made}
-    return _Ends(frozenset((*plan.outputs, *final.values())), updated_weights(plan) & final.keys())
+    final = {tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient and name not in made}
+    kept = {name for name, tensor in plan.tensors.items() if tensor.role in _KEPT}
+    updated = {name for each in plan.operators_of(Update) for name in each.weights} & plan.tensors.keys()
+    unnamed = {name for name in updated if plan.tensors[name].gradient not in made}
+    put = put_in_place(plan) if updated_weights(plan) else frozenset[str]()
+    weights = {name for name in put - unnamed if plan.tensors[name].role is Role.WEIGHT}
+    return _Ends(frozenset((*plan.outputs, *final, *kept)), frozenset(weights))
 
 
 def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGradient]:
@@ -86,6 +97,7 @@ def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGrad
     for operator in every:
         if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
             goes_on.update(operator.outputs)
+    ignored = _ignored(every, given, used, ends.stepped, goes_on)
     goes_on &= {of for (_, of), name in given if name in used}
     without = {name for operator in backward if any(operator.inputs) for name in _results(operator, taken=False)}
     asked_for = {place for place, _ in given}
@@ -101,8 +113,33 @@ def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGrad
         for (result, of), name in gradients_given(operator):
             is_left_out = (result, of) not in asked_for and any((of, start) in given_from for start in starts[id(operator)])
             lost = name not in used if name else is_left_out
-            if lost and (of in goes_on or (name and of in without)):
+            if lost and (of in goes_on or (name and of in without) or name in ignored):
                 yield LostGradient(name, of, result, segment, index)
+
+
+def _ignored(
+    operators: Sequence[Operator],
+    given: Sequence[tuple[tuple[str, str], str]],
+    used: AbstractSet[str],
+    stepped: AbstractSet[str],
+    goes_on: AbstractSet[str],
+) -> set[str]:
+    """Return the gradients of weights that are stepped with none of them, and several of a value from which backward goes on
+    with none of them.
+    """
+    pieces = {name: name for name in stepped}
+    for operator in operators:
+        moves = isinstance(operator, Communicate) or (isinstance(operator, Compute) and has_trait(operator.op, *_MOVES))
+        if moves and len(reads(operator)) == 1:
+            pieces |= {name: pieces[of] for of in reads(operator) if of in pieces for name in writes(operator)}
+    found, results = dict[str, set[str]](), dict[str, set[str]]()
+    for (result, of), name in given:
+        owner = pieces.get(of) or (of if of in goes_on else "")
+        if owner:
+            found.setdefault(owner, set()).add(name)
+            results.setdefault(owner, set()).add(result)
+    lost = [owner for owner, names in found.items() if names.isdisjoint(used)]
+    return set[str]().union(*(found[owner] for owner in lost if owner in stepped or len(results[owner]) > 1))
 
 
 @once_per_plan

@@ -119,3 +119,41 @@ STEPS = """  e = linear(x, u)
 def test_another_number_on_one_rank_is_one_mistake(other: dict[str, float], said: list[str]) -> None:
     text = WHOLE.format(STEPS.format(start=1.0, by=1), STEPS.format(**other))
     assert [finding.message for finding in findings_of_text(text) if finding.severity is Severity.ERROR] == said
+
+
+TWO_NAMES = """mesh dp=2
+weight w f32[8,8]
+state m f32[8,8]
+state v f32[8,8]
+input x f32[4,8] dp:S(0)
+input y f32[4,8] dp:S(0)
+loss l
+program
+  a = linear(x, w)
+  b = linear(y, w)
+  d = mul(a, b)
+  s: f32[] = mean(d)
+  l = all-reduce avg(s) over dp
+  dd = backward s (grad(l))
+  da, db = backward d (dd)
+  _, g1 = backward a (da)
+  _, g2 = backward b (db)
+{}
+  adam_step(w!, r, m!, v!)
+"""
+
+
+@pytest.mark.parametrize(
+    ("back", "rules"),
+    [
+        ("  g = add(g1, g2)\n  r = all-reduce avg(g) over dp", set()),
+        ("  r1 = all-reduce avg(g1) over dp\n  r2 = all-reduce avg(g2) over dp\n  r = add(r1, r2)", set()),
+        ("  g = add(g1, g2)\n  r = identity(g)", {"partial-through-nonlinear"}),
+        ("  r1 = all-reduce avg(g1) over dp\n  r = add(r1, g2)", {"missing-allreduce"}),
+        ("  g = add(g1, g2)\n  r = all-reduce(g) over dp", {"wrong-gradient-scale"}),
+        ("  r = all-reduce avg(g1) over dp", {"lost-gradient"}),
+    ],
+)
+def test_gradients_of_a_weight_under_two_names_are_followed(back: str, rules: set[str]) -> None:
+    found = findings_of_text(TWO_NAMES.format(back))
+    assert {finding.rule for finding in found if finding.severity is Severity.ERROR} == rules

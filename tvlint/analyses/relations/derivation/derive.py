@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tvlint.analyses.dataflow.def_use import reads, uses, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
-from tvlint.analyses.gradients.accumulators import accumulators
+from tvlint.analyses.gradients.accumulators import accumulators, addends
 from tvlint.analyses.gradients.roots import made
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.backward import backward
@@ -77,7 +77,8 @@ def derive(machine: Machine) -> Derived:
             if isinstance(operator, Backward):
                 machine.gradient_names.update(operator.outputs)
     machine.names_made = made(plan)
-    machine.weight_of = accumulators(plan)
+    machine.addends = addends(plan) if machine.alone else {}
+    machine.weight_of = {name: weight for name, weight in accumulators(plan).items() if name not in machine.addends}
     machine.of_runs = frozenset(_named_by_runs(machine))
     return _run(machine)
 

@@ -395,7 +395,8 @@ def made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> fro
     """Return the weights out of whose gradients the operands are made."""
     names = [name for name in inputs if isinstance(name, str)]
     made = (rank.made_of.get(name, frozenset()) for name in names)
-    return frozenset(machine.weight_of[name] for name in names if name in machine.weight_of).union(*made)
+    owners = (machine.weight_of.get(name) or machine.addends.get(name, "") for name in names)
+    return frozenset(owner for owner in owners if owner).union(*made)
 
 
 def _is_given(role: Role, operator: Operator) -> bool:

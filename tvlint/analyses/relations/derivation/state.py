@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -390,6 +390,8 @@ class Machine:
     derived: Derived = field(default_factory=Derived)
     ranks: dict[int, RankState] = field(init=False)
     weight_of: dict[str, str] = field(default_factory=dict)
+    addends: Mapping[str, str] = field(default_factory=dict)
+    """Gradients of weights that are values of their own, which a plan that is derived alone adds up; by the weight."""
     forward_of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
     shown: dict[str, str] = field(default_factory=dict)

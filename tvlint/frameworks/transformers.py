@@ -7,7 +7,8 @@ from functools import cache
 
 from tvlint.frameworks.megatron import Option
 
-PARSER = frozenset({"transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser"})
+PARSER = frozenset({"transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser"})
+"""What makes options of the fields of classes; trl's takes them from a file too."""
 CLASSES = frozenset(
     {
         *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"),
@@ -77,5 +78,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def options() -> Mapping[str, Option]:
-    """Return the fields as options that take one value."""
-    return {name: Option(name, (), "store", kind, None, CHOICES.get(name, ()), 1) for name, kind in FIELDS.items()}
+    """Return the fields as options: whether something is on may stand without a word after it."""
+    many = ("truth", "other")
+    return {
+        name: Option(name, (), "store", kind, "*" if kind in many else None, CHOICES.get(name, ()), None if kind in many else 1)
+        for name, kind in FIELDS.items()
+    }

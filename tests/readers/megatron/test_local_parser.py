@@ -107,6 +107,7 @@ class Model(Shared):
     kind: Literal["llm", "vlm"] = "llm"
     sizes: Optional[List[int]] = None
     max_seq_length: int | None = field(default=2048)
+    train_data: str = field(default=None, metadata={"help": "files", "nargs": "+"})
 @dataclass
 class TrainingArguments(BASE):
     vision_lr: Optional[float] = None
@@ -122,6 +123,7 @@ SHARED = "class Shared:\n    model_name: Optional[str] = None\n"
     ("options", "found"),
     [
         ("--freeze_mlp --kind vlm --sizes 1 2 --max_seq_length 8 --vision_lr 1e-4 --bf16 True --model-name a", []),
+        ("--train_data a b", []),
         ("--no_freeze_mlp --learning_rate 1e-4 --lr_scheduler_type cosine --deepspeed a.json --num_train_epochs 0.5", []),
         ("--freze_mlp True", ["`train.py` has no option `--freze_mlp`"]),
         ("--gradient_accumulation_step 2 --learning_rat 1", []),
@@ -148,7 +150,23 @@ def test_options_of_another_version_are_left_alone_but_not_where_all_classes_are
         "`train.py` has no option `--cows`"
     ]
     elsewhere = OF_CLASSES.replace("BASE", "elsewhere.Arguments")
-    assert findings(tmp_path / "other", "--freze_mlp", train=elsewhere, shared=SHARED) == []
+    taken = "--cows 1 --report_to a b --bf16 --fsdp full_shard auto_wrap --warmup_ratio 0.1 --optim galore"
+    assert findings(tmp_path / "other", taken, train=elsewhere, shared=SHARED) == []
+    of_its_own = OF_CLASSES.replace("(BASE)", "").replace(
+        "vision_lr: Optional[float] = None", "lr: float = HfArg(aliases='-l')"
+    )
+    assert findings(tmp_path / "own", "--cows 1", train=of_its_own, shared=SHARED) == []
+    assert findings(tmp_path / "wrong", "--freze_mlp --warmup_ratio 2 --cows 1", train=elsewhere, shared=SHARED) == [
+        "`train.py` has no option `--freze_mlp`",
+        "`--warmup_ratio` is 2.0",
+    ]
+
+
+def test_a_package_that_is_started_as_a_module_is_its_main_file(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__main__.py").write_text(OF_CLASSES.replace("(BASE)", "").replace("from shared", "from .shared"))
+    said = findings(tmp_path, "--freze_mlp", "cmd='torchrun -m tools OPTIONS'\neval $cmd\n", tools__shared=SHARED)
+    assert said == ["`__main__.py` has no option `--freze_mlp`"]
 
 
 def test_a_number_that_the_program_itself_has_is_no_mistake(tmp_path: Path) -> None:
@@ -168,3 +186,12 @@ def test_a_number_that_the_program_itself_has_is_no_mistake(tmp_path: Path) -> N
 )
 def test_each_launcher_of_a_command_is_held_to_its_options(script: str, found: list[str], tmp_path: Path) -> None:
     assert findings(tmp_path, "", script) == found
+
+
+def test_packages_below_src_and_folders_that_are_looked_for_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "src" / "shared").mkdir(parents=True)
+    (tmp_path / "src" / "shared" / "__init__.py").write_text(SHARED)
+    script = 'HERE="$( cd "$(dirname "$0")" && pwd )"\nrun="torchrun train.py OPTIONS"\neval $run\n'
+    program = OF_CLASSES.replace("(BASE)", "")
+    assert findings(tmp_path, "--model_nam a --cows 1", script, train=program) == ["`train.py` has no option `--cows`"]
+    assert findings(tmp_path / "moved", "--cows 1", f"bash -c 'cd a; x'\n{script}", train=program, shared=SHARED) == []

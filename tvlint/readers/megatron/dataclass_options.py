@@ -20,6 +20,10 @@ OPTIONAL = frozenset({"Optional", "Union", "typing.Optional", "typing.Union"})
 LISTS = frozenset({"List", "list", "typing.List"})
 LITERAL = frozenset({"Literal", "typing.Literal"})
 NO_FIELDS = frozenset({"object", "abc.ABC", "ABC", "typing.Generic"})
+PLAIN = frozenset({"help", "choices", "metavar"})
+"""What metadata of a field say that changes neither how many words its option takes nor of which type."""
+OF_ITS_OWN = "HfArg"
+"""The function of transformers that makes a field with other names for its option."""
 NOT_OPTIONS = frozenset({"ClassVar", "InitVar"})
 OF_OTHER_VERSIONS: Final = Option("", ())
 """What stands for the fields that training arguments have in versions of transformers that are not known."""
@@ -46,7 +50,9 @@ def _fields(found: Definition) -> Iterator[Option | None]:
             called = node.value if isinstance(node.value, ast.Call) else None
             keywords = {each.arg: each.value for each in called.keywords} if called is not None else {}
             is_left_out = "init" in keywords or any(word in ast.unparse(node.annotation) for word in NOT_OPTIONS)
-            if not is_left_out:
+            if called is not None and dotted(called.func).rpartition(".")[2] == OF_ITS_OWN:
+                yield None
+            elif not is_left_out:
                 default = number_of(node.value if called is None else keywords.get("default"))
                 yield _of_field(node.target.id, node.annotation, keywords.get("metadata"), default)
 
@@ -59,6 +65,8 @@ def _of_field(name: str, annotation: ast.expr, metadata: ast.expr | None, defaul
     if metadata is not None and (not is_written or "aliases" in stated):
         return None
     kind, arity, choices = _type_of(annotation)
+    if not stated.keys() <= PLAIN:
+        return replace(_option(name, "other", "*", ()), default=default)
     if "choices" in stated:
         kind, choices = ("other", ()) if kind != "str" else (kind, _constants(stated["choices"]))
     return replace(_option(name, kind, arity, choices), default=default)

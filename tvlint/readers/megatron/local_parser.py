@@ -10,6 +10,7 @@ from tvlint.checkout.opening import kept
 from tvlint.checkout.top import folder_around
 from tvlint.frameworks.megatron import Option
 from tvlint.frameworks.transformers import PARSER as OF_TRANSFORMERS
+from tvlint.frameworks.transformers import options as usual
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.megatron.dataclass_options import OF_OTHER_VERSIONS, options_of_class
@@ -20,8 +21,8 @@ from tvlint.readers.sources.sibling_files import content_within
 
 DECLARES, DECLARES_FOR_DEEPSPEED = "add_argument", ADDS_OF_DEEPSPEED.decode().rstrip("(")
 GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
-MAKERS = ("ArgumentParser", "HfArgumentParser")
-ASKS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
+MAKERS = ("ArgumentParser", "HfArgumentParser", "TrlParser")
+ASKS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
 HARMLESS = frozenset(
     {
         *("set_defaults", "print_help", "format_help", "print_usage", "error", "exit"),
@@ -258,9 +259,11 @@ def _made(call: ast.Call, frame: Frame, taken: Taken) -> None:
     if full not in OF_TRANSFORMERS or len(call.args) != 1 or not all(each.arg in PLAIN for each in call.keywords):
         raise MoreOptionsError
     classes = call.args[0].elts if isinstance(call.args[0], ast.Tuple | ast.List) else call.args
-    for option in (option for each in classes for option in options_of_class(dotted(each), frame.path, frame.checkout)):
-        if option is None:
-            raise MoreOptionsError
+    found = [option for each in classes for option in options_of_class(dotted(each), frame.path, frame.checkout)]
+    if None in found:
+        taken.closed = False
+        taken.stated = {f"--{name}": option for name, option in usual().items()} | taken.stated
+    for option in (each for each in found if each is not None):
         if option is OF_OTHER_VERSIONS:
             taken.closed = False
         taken.flags.update(option.flags)

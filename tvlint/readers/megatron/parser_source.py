@@ -33,6 +33,8 @@ NEGATED = b"BooleanOptionalAction"
 FACTORY = b"class ArgumentGroupFactory"
 EXACT = Pattern(rb"allow_abbrev\s*=\s*False")
 PARSES = b"ArgumentParser("
+SOURCES = "src"
+"""Where a repository keeps its packages, if not at its top."""
 TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
 """An option that every parser of Megatron has."""
 IGNORES = Pattern(rb"ignore_unknown_args\s*=\s*True")
@@ -315,8 +317,10 @@ def _imported(data: bytes) -> Iterator[str]:
 
 def files_of_module(module: str, importer: str) -> tuple[str, ...]:
     """Return the files of a module, as the importer names it, and of the packages around it, as far as they are there."""
-    is_sibling = module.startswith(".")
-    return _siblings(module, importer) if is_sibling else _found(module, tuple(around(os.path.dirname(importer))))
+    if module.startswith("."):
+        return _siblings(module, importer)
+    folders = tuple(around(os.path.dirname(importer)))
+    return _found(module, (*folders, *(os.path.join(folder, SOURCES) for folder in folders)))
 
 
 def _siblings(module: str, importer: str) -> tuple[str, ...]:

@@ -31,8 +31,9 @@ OF_TRAINING = Pattern(r"(?:micro|train|device)[-_]batch[-_]size|parallel[-_]size
 """Options that a program has which trains on many ranks, even one that starts them by itself."""
 MOVES = frozenset({"cd", "pushd"})
 """Behind which a program may be one of another folder."""
-MOVES_IN = Pattern(rb"\b(?:cd|pushd)\s")
-"""The same in a text for another shell, of which only the commands with options are seen."""
+MOVES_IN = Pattern(rb"(?<!\$\()(?<!\$\( )\b(?:cd|pushd)\s")
+"""The same in a text for another shell, of which only the commands with options are seen; what looks for a folder moves
+nothing (`$(cd "$(dirname "$0")" && pwd)`)."""
 
 
 def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
@@ -70,8 +71,10 @@ def _only_file(program: str, script: str) -> str:
     """
     if program.startswith("/"):
         return ""
-    name = program if program.endswith(".py") else program.replace(".", os.sep) + ".py"
-    paths = (os.path.normpath(os.path.join(folder, name)) for folder in around(os.path.abspath(os.path.dirname(script))))
+    module = program.replace(".", os.sep)
+    names = (program,) if program.endswith(".py") else (f"{module}.py", os.path.join(module, "__main__.py"))
+    folders = tuple(around(os.path.abspath(os.path.dirname(script))))
+    paths = (os.path.normpath(os.path.join(folder, name)) for folder in folders for name in names)
     found = [path for path in paths if is_file(path)]
     return found[0] if len(found) == 1 else ""
 

@@ -281,3 +281,19 @@ def test_a_batch_of_deepspeed_has_a_sample(size: str, is_refused: bool) -> None:
     assert [each.rule == "option-value-out-of-range" for each in document.findings if "number" not in each.rule] == (
         [True] if is_refused else []
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "meant"),
+    [
+        ('"optimizer": {"type": "AdamW", "params": {"weight_deacy": 0}}', "did you mean `weight_decay`?"),
+        ('"scheduler": {"type": "WarmupLR", "params": {"min_warmup_lr": 0}}', "did you mean `warmup_min_lr`?"),
+        ('"optimizer": {"type": "Muon", "params": {"lr": 1, "muon_lr": 1, "rank": 2}}', ""),
+        ('"gradient-accumulation-steps": 2', "did you mean `gradient_accumulation_steps`?"),
+        ('"my-own": 2', ""),
+    ],
+)
+def test_parameters_and_hyphens_of_deepspeed_are_held_to_its_names(entry: str, meant: str) -> None:
+    document = read("a.json", f'{{"zero_optimization": {{"stage": 1}}, "train_batch_size": 2, {entry}}}'.encode())
+    assert document is not None
+    assert [each.help for each in document.findings] == ([meant] if meant else [])

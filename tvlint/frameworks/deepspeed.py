@@ -103,6 +103,26 @@ TYPES: Mapping[str, str] = {
 """What `type` is in these sections by DeepSpeed's (deepspeed/runtime/engine.py, lr_schedules.py) and GPT-NeoX's own code; any
 other optimizer is one of torch."""
 
+PARAMS = frozenset(
+    {
+        *(
+            "lr",
+            "betas",
+            "eps",
+            "weight_decay",
+            "torch_adam",
+            "adam_w_mode",
+            "bias_correction",
+            "amsgrad",
+            "max_coeff",
+            "min_coeff",
+        ),
+        *("freeze_step", "cuda_aware", "comm_backend_name", "momentum", "warmup_min_lr", "warmup_max_lr", "warmup_num_steps"),
+        *("warmup_type", "total_num_steps", "last_batch_iteration", "warmup_min_ratio", "cos_min_ratio", "warmup_ratio"),
+    }
+)
+"""What optimizers and schedules take (deepspeed/runtime/config.py, lr_schedules.py)."""
+
 
 @cache
 def neox_kinds() -> Mapping[str, str]:

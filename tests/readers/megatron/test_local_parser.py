@@ -134,6 +134,8 @@ SHARED = "class Shared:\n    model_name: Optional[str] = None\n"
         ("--lr_scheduler_type cosiine", ["`--lr_scheduler_type` does not take `cosiine`"]),
         ("--warmup_ratio 1.5", ["`--warmup_ratio` is 1.5"]),
         ("--per_device_train_batch_size 0", ["`--per_device_train_batch_size` is 0"]),
+        ("--num_train_epochs -1", ["`--num_train_epochs` is -1.0"]),
+        ("--num_train_epochs 0", []),
         ("--max_seq_length -8", ["`--max_seq_length` is -8"]),
         ("--train_device_per_batch_size 1", ["`train.py` has no option `--train_device_per_batch_size`"]),
     ],
@@ -160,6 +162,14 @@ def test_options_of_another_version_are_left_alone_but_not_where_all_classes_are
         "`train.py` has no option `--freze_mlp`",
         "`--warmup_ratio` is 2.0",
     ]
+
+
+def test_a_parser_that_passes_over_other_options_has_slips_all_the_same(tmp_path: Path) -> None:
+    passing = OF_CLASSES.replace("(BASE)", "").replace("dataclasses()", "dataclasses(return_remaining_strings=True)")
+    said = findings(tmp_path, "--freze_mlp --cows 1 --max_seq_length 0", train=passing, shared=SHARED)
+    assert said == ["`train.py` has no option `--freze_mlp`", "`--max_seq_length` is 0"]
+    other = passing.replace("return_remaining_strings=True", "args=WORDS")
+    assert findings(tmp_path / "other", "--freze_mlp", train=other, shared=SHARED) == []
 
 
 def test_a_package_that_is_started_as_a_module_is_its_main_file(tmp_path: Path) -> None:

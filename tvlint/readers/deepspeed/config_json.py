@@ -10,6 +10,7 @@ from tvlint.ir.configuration import Configuration
 from tvlint.readers.deepspeed.sections import (
     CONVERTED,
     duplicates,
+    hyphened,
     mistaken_sections,
     mistaken_types,
     mistaken_values,
@@ -76,6 +77,7 @@ def read(path: str, data: bytes) -> Document | None:
     mistakes = (
         *duplicates(root),
         *slips(root, USUAL, Severity.WARNING, "DeepSpeed"),
+        *hyphened(root, USUAL, Severity.WARNING),
         *mistaken_sections(root),
         *mistaken_values(root, COUNTS, {}, CONVERTED),
         *mistaken_types(root),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
-from tvlint.frameworks.deepspeed import BATCH, DEVICES, NESTED, OFFLOAD, OFFLOADS, SECTIONS, TYPES, ZERO
+from tvlint.frameworks.deepspeed import BATCH, DEVICES, NESTED, OFFLOAD, OFFLOADS, PARAMS, SECTIONS, TYPES, ZERO
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.near_names import by_slips, has_same_words, is_a_slip, near
@@ -120,7 +120,7 @@ def mistaken_sections(root: YamlMapping) -> Iterator[Finding]:
     for name, node in _mappings(root):
         if name in SECTIONS:
             is_zero = SECTIONS[name] is ZERO
-            yield from _hyphened(node, SECTIONS[name], Severity.ERROR if is_zero else Severity.WARNING)
+            yield from hyphened(node, SECTIONS[name], Severity.ERROR if is_zero else Severity.WARNING)
             yield from slips(node, SECTIONS[name], Severity.ERROR if is_zero else Severity.WARNING, "DeepSpeed")
             yield from mistaken_values(node, SECTIONS[name], {}, CONVERTED)
             for inner, section in _mappings(node):
@@ -129,7 +129,7 @@ def mistaken_sections(root: YamlMapping) -> Iterator[Finding]:
                     yield from mistaken_values(section, OFFLOAD, DEVICES, CONVERTED)
 
 
-def _hyphened(section: YamlMapping, names: Collection[str], severity: Severity) -> Iterator[Finding]:
+def hyphened(section: YamlMapping, names: Collection[str], severity: Severity) -> Iterator[Finding]:
     """Yield a finding for each key of a section that is one of the names but for its hyphens, which no section may have."""
     for key, _ in section.entries:
         meant = key.text.replace("-", "_") if isinstance(key, YamlScalar) else ""
@@ -177,6 +177,8 @@ def mistaken_types(root: YamlMapping) -> Iterator[Finding]:
     for name, node in _mappings(root):
         if name in TYPES:
             yield from (each for each in mistaken_values(node, {}, {"type": TYPES[name]}, CONVERTED) if each.fixes)
+            for inner, section in _mappings(node):
+                yield from slips(section, PARAMS, Severity.WARNING, "DeepSpeed") if inner == "params" else ()
 
 
 def too_small(root: YamlMapping) -> Iterator[Finding]:

@@ -23,6 +23,8 @@ DECLARES, DECLARES_FOR_DEEPSPEED = "add_argument", ADDS_OF_DEEPSPEED.decode().rs
 GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
 MAKERS = ("ArgumentParser", "HfArgumentParser", "TrlParser")
 ASKS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
+PASSES_OVER = "return_remaining_strings"
+"""With which the parser of transformers takes no notice of other options: a slip is as if it were not given."""
 HARMLESS = frozenset(
     {
         *("set_defaults", "print_help", "format_help", "print_usage", "error", "exit"),
@@ -242,8 +244,11 @@ def _take(call: ast.Call, frame: Frame, taken: Taken) -> None:
     elif called == DECLARES and is_method:
         _declared(call, frame, taken)
     elif called in ASKS and is_method:
-        if called == "parse_known_args" or call.args or call.keywords:
+        passes_over = called != "parse_args" and [each.arg for each in call.keywords] == [PASSES_OVER]
+        if called == "parse_known_args" or call.args or (call.keywords and not passes_over):
             raise MoreOptionsError
+        if passes_over:
+            taken.closed, taken.takes_words = False, True
     elif (called in (DECLARES, *ASKS) and not is_elsewhere) or (is_method and called not in (*HARMLESS, *GROUPS)):
         raise MoreOptionsError
     elif not is_method and (id(call) in frame.kept or _handed(call, frame.names)):

@@ -18,6 +18,8 @@ _SIZES = (
 RANGES = {
     **dict.fromkeys(_SIZES, (1, math.inf)),
     **dict.fromkeys(("warmup_ratio", "lr_warmup_ratio", "gpu_memory_utilization", "label_smoothing_factor"), (0, 1)),
+    **dict.fromkeys(("dropout", "lora_dropout", "hidden_dropout", "attention_dropout"), (0, 1)),
+    "num_train_epochs": (0, math.inf),
     "zero_stage": (0, 3),
 }
 """From which number to which an option goes, by the last part of its name."""

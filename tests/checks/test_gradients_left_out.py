@@ -167,3 +167,54 @@ def test_a_backward_that_takes_none_of_several_gradients_of_its_value_loses_them
 )
 def test_a_weight_that_no_step_changes_loses_no_gradient(steps: str, old: str, new: str) -> None:
     assert lost(steps, old, new) == set()
+
+
+RANKS = """mesh tp=2
+weight w f32[8,8]
+weight u f32[8,8] tp:S(0)
+input x f32[4,8]
+input dy f32[4,8] tp:S(1)
+program tp=0
+  h = linear(x, w)
+  y = linear(h, u)
+  dh, grad(u) = backward y (dy)
+  _, {} = backward h (dh)
+{}
+  update u, w
+program tp=1
+  h = linear(x, w)
+  y = linear(h, u)
+  dh, grad(u) = backward y (dy)
+  _, grad(w) = backward h (dh)
+  reduce-gradients w over tp
+  update u, w
+"""
+
+
+def test_a_rank_that_steps_a_weight_asks_for_its_gradient() -> None:
+    reducer = "  reduce-gradients w over tp"
+    assert {finding.rule for finding in findings_of_text(RANKS.format("grad(w)", reducer))} == set()
+    assert left_out(RANKS.format("_", reducer)) == {"gradient-left-out"}
+    received = RANKS.format("_", reducer.replace("reduce-gradients w", "grad(w) = all-reduce(grad(w))"))
+    assert left_out(received) == set()
+    assert left_out(RANKS.format("_", "").replace("update u, w", "update u")) == set()
+
+
+BODY = """program dp={}
+  h = linear(x, w)
+  a = gelu(h)
+  y = mul(a, h)
+  da, dh1 = backward y (dy)
+  dh2 = backward a (da)
+  dh = {}
+  _, grad(w) = backward h (dh)
+  reduce-gradients w over dp
+  update w
+"""
+
+
+@pytest.mark.parametrize(("of_one", "found"), [("add(dh1, dh2)", False), ("identity(dh2)", True), ("identity(dh1)", True)])
+def test_a_gradient_that_one_program_alone_loses_is_found(of_one: str, found: bool) -> None:
+    declared = "mesh dp=2\nweight w f32[8,8]\ninput x f32[8,8] dp:S(0)\ninput dy f32[8,8] dp:S(0)\n"
+    text = declared + BODY.format(0, of_one) + BODY.format(1, "add(dh1, dh2)")
+    assert ("lost-gradient" in {finding.rule for finding in findings_of_text(text)}) is found

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import attrgetter
 
 from tvlint.analyses.dataflow.def_use import has, overwritten, reads, with_sources, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.optimizer_updates import put_in_place, updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Update
 from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.ops.spec import Trait
@@ -41,9 +43,9 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
 
     A value that two operators read has two gradients, and what goes on is their sum. What goes on from one of several results
     has those of the others in it, too. Nothing is said of a plan that uses what nothing makes, a misspelt gradient perhaps, or
-    of a value by itself whose gradients are all lost: what goes on is of another one. Where runs give values other names,
-    each segment is judged alone. One of several losses may train some of the weights alone: what it gives a value no gradient
-    at all leaves none out.
+    of a value by itself whose gradients are all lost: what goes on is of another one. Each program is judged alone, and where
+    runs give values other names, each segment. One of several losses may train some of the weights alone: what it gives a
+    value no gradient at all leaves none out.
     """
     steps = [step for step in plan.steps() if step.segment in plan.segments]
     names, ends = tuple(dict.fromkeys(step.segment for step in steps)), _ends(plan)
@@ -51,9 +53,15 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
         alone = [name for name in names if _has_dead_end(plan.segments[name], ends)]
         found = [lost for name in alone for lost in _lost_in(plan, (name,), ends) if lost.name]
     else:
-        found = [*_lost_in(plan, names, ends)]
+        run = [
+            tuple(dict.fromkeys(step.segment for step in each.steps if step.segment in plan.segments)) for each in plan.programs
+        ]
+        found = [*first_of_each((lost for each in dict.fromkeys(run) for lost in _lost_in(plan, each, ends)), _PLACE)]
     if found and not any(True for _ in missing(plan)):
         yield from found
+
+
+_PLACE = attrgetter("segment", "index", "name", "of")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.analyses.gradients.lost_gradients import gradients_given
 from tvlint.analyses.gradients.optimizer_updates import weights_updated
-from tvlint.ir.operators import Communicate, Compute, Operator
+from tvlint.ir.operators import Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
@@ -79,3 +79,33 @@ def _made_of(plan: Plan, operators: Sequence[Operator], start: Mapping[str, froz
             if name not in start and (tensor is None or not tensor.dtype or not holds_whole_numbers(tensor.dtype)):
                 found[name] = made
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """On `ranks`, which step `weight`, (`segment`, `index`) leaves out its gradient; other ranks have one."""
+
+    weight: str
+    result: str
+    segment: str
+    index: int
+    ranks: tuple[int, ...]
+
+
+def left_out_on_ranks(facts: Facts) -> Iterator[LeftOut]:
+    """Yield the weights that ranks reduce or update by their names, and of which they do not ask for the gradient."""
+    plan, owners = facts.plan, owners_of_gradients(facts)
+    operators = {program: list(plan.run_by(program)) for program in plan.programs} if len(plan.programs) > 1 else {}
+    made = {
+        program: {owners[name] for _, _, each in run for name in writes(each) if name in owners}
+        for program, run in operators.items()
+    }
+    every = set[str]().union(*made.values())
+    for program, run in operators.items():
+        stepped = {weight for _, _, each in run if isinstance(each, Update | ReduceGradients) for weight in each.weights}
+        without = (stepped & every) - made[program]
+        for segment, index, operator in run if without else ():
+            for (result, of), name in gradients_given(operator):
+                if of in without and not name:
+                    without.discard(of)
+                    yield LeftOut(of, result, segment, index, program.ranks)

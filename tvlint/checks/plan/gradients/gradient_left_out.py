@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lost_gradients import not_passed_on
-from tvlint.analyses.gradients.untrained_weights import untrained
+from tvlint.analyses.gradients.untrained_weights import left_out_on_ranks, untrained
 from tvlint.rule import Sighting
 
 
@@ -26,3 +26,8 @@ def check(facts: Facts) -> Iterator[Sighting]:
             place, ranks = facts.place(found.segment, found.index), facts.ranks_running(found.segment)
             about = (found.result, found.of, found.weight)
             yield Sighting(place, facts.fold.everywhere(ranks), words, about=about, case="untrained")
+    for each in left_out_on_ranks(facts):
+        if (each.segment, each.index) not in seen:
+            words = {"result": each.result, "weight": each.weight, "ranks": facts.who(each.ranks)}
+            place, everywhere = facts.place(each.segment, each.index), facts.fold.everywhere(each.ranks)
+            yield Sighting(place, everywhere, words, about=(each.result, each.weight), case="of-ranks")

@@ -804,3 +804,24 @@ def test_weights_of_a_part_that_is_wrapped_have_the_names_that_they_have_without
     names = ["module.weight", "encoder.0.weight", "encoder.0.bias"]
     assert [plain_name(named, name) for name, _ in named.named_parameters()] == names
     assert plain_name(replicas, "module.0.") == "0."
+
+
+def test_weights_that_are_used_outside_of_calls_have_the_names_of_the_largest_module_that_holds_them() -> None:
+    import torch
+
+    from tvlint.capture.weights import held_by_modules
+
+    class Text(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.word, self.head = torch.nn.Parameter(torch.ones(2)), torch.nn.Linear(2, 2)
+
+        def forward(self) -> None:
+            pass
+
+    model, alone = torch.nn.ModuleDict({"text": Text()}), torch.ones(2, requires_grad=True)
+    text = model["text"]
+    found = held_by_modules([text.word, text.head.weight, alone])
+    assert {state.name for state in found.values()} == {"word", "head.weight"}
+    assert id(alone) not in found
+    assert held_by_modules([]) == {}

@@ -20,7 +20,17 @@ from tvlint.capture.flat_weights import check_gradient, check_optimizer, flat_we
 from tvlint.capture.launch import LaunchError
 from tvlint.capture.megatron_weights import fill, says_pieces
 from tvlint.capture.recorder import Recorder
-from tvlint.capture.weights import State, clipped_gradient_of, gradient_of, leaves_of, local_part, meshes, named_state, state_of
+from tvlint.capture.weights import (
+    State,
+    clipped_gradient_of,
+    gradient_of,
+    held_by_modules,
+    leaves_of,
+    local_part,
+    meshes,
+    named_state,
+    state_of,
+)
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 """Functions of torch that stand between the backward passes and the optimizer."""
@@ -141,15 +151,23 @@ class Step:
                 self.name(replace(state, name=prefix + state.name))
 
     def name_leaves(self, roots: Sequence[torch.Tensor]) -> None:
-        """Record names of weights that no module holds, numbered in the order in which the backward pass finds them.
+        """Record names of weights that are used outside of calls of modules.
 
-        What a pipeline stage is sent has a gradient too, and is no weight.
+        Those that no module holds are numbered in the order in which the backward pass finds them. What a pipeline stage is
+        sent has a gradient too, and is no weight.
         """
         trained = set[int]().union(*map(self._weights_of, self.optimizers))
+        found = []
         for tensor in leaves_of(roots):
             is_sent = id(tensor) not in trained and self.recorder.is_received(tensor)
             if id(tensor) not in self.weights and not self.recorder.is_made(tensor) and not is_sent:
-                self.name(state_of(f"weight{len(self.weights)}", "weight", tensor))
+                found.append(tensor)
+        held = held_by_modules(found)
+        for tensor in found:
+            state = held.get(id(tensor))
+            if state is None or any(weight.name == state.name for weight in self.weights.values()):
+                state = state_of(f"weight{len(self.weights)}", "weight", tensor)
+            self.name(state)
 
     def name(self, state: State) -> None:
         """Record the name of a weight or buffer."""

@@ -77,6 +77,18 @@ def holder_of(module: nn.Module) -> nn.Module:
     return max([module, *called], key=lambda holder: len([*holder.named_modules()]))
 
 
+def held_by_modules(tensors: Sequence[torch.Tensor]) -> dict[int, State]:
+    """Return the weights among tensors that modules hold, by the names that the largest module has for them."""
+    wanted, found = {id(tensor) for tensor in tensors}, dict[int, State]()
+    if not wanted:
+        return found
+    modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module) and not isinstance(each, GraphModule)]
+    holders = [each for each in modules if not wanted.isdisjoint(map(id, each.__dict__.get("_parameters", {}).values()))]
+    for holder in sorted(holders, key=lambda each: len([*each.named_modules()])):
+        found.update((id(state.tensor), state) for state in named_state(holder) if id(state.tensor) in wanted)
+    return found
+
+
 def state_of(name: str, role: str, tensor: torch.Tensor) -> State:
     """Return a weight or buffer with the place that a distributed tensor declares."""
     return State(name, role, tensor, local_part(tensor), placement_of(tensor))

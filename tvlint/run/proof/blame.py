@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tvlint.readers.capture.reader import Recorded
 
 _OF_ONE_WEIGHT = ("missing-gradient-reduction", "wrong-gradient-scale", "missing-gradient")
+_ROUNDED = 1e-6
+"""A gradient that is smaller than such a part of the largest of all may be rounding."""
+
 _ENOUGH = 2 / 3
 """Of such a part of the gradients that agree the place is where the program reduces gradients."""
 
@@ -49,7 +52,7 @@ def differing(different: Collection[str], parallel: Recorded, reference: Recorde
     Where none agrees, that is where the backward pass starts; where only those do that it computes before, at the weight whose
     gradient is the first that differs; else where the program reduces the gradients that agree.
     """
-    agreeing = tuple(sorted({weight for _, weight in reference.gradients} - {*different}))
+    agreeing = tuple(sorted(_with_a_gradient(reference) - {*different}))
     if not agreeing:
         return Differing(different, agreeing, parallel.backward)
     uses = _uses(parallel.plan, {*different, *agreeing})
@@ -57,8 +60,18 @@ def differing(different: Collection[str], parallel: Recorded, reference: Recorde
     last = max(known, key=lambda weight: uses[weight][0], default="")
     if last and all(uses[weight][0] >= uses[last][0] for weight in agreeing if weight in uses):
         text = f"; that of `{last}` is the first, those of {counted(len(agreeing), 'weight')} behind it agree"
-        return Differing(different, agreeing, uses[last][1], text)
+        return Differing(different, agreeing, uses[last][1], text if len(different) > 1 else "")
     return Differing(different, agreeing, _where_reduced(parallel.plan, agreeing, different))
+
+
+def _with_a_gradient(reference: Recorded) -> set[str]:
+    """Return the weights whose gradients are more than rounding: others agree whatever a program does."""
+    import numpy as np
+
+    most = {
+        weight: float(np.abs(array).max(initial=0)) for (_, weight), array in reference.gradients.items() if array is not None
+    }
+    return {weight for weight, size in most.items() if size > _ROUNDED * max(most.values())}
 
 
 def placed(verdict: Verdict, found: Differing | None, parallel: Recorded, reference: Recorded) -> Verdict:

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 def findings_of_plan(
-    facts: Facts, rules: Mapping[str, Rule], keep: Callable[[Sequence[Finding]], object] = lambda findings: None
+    facts: Facts,
+    rules: Mapping[str, Rule],
+    keep: Callable[[Sequence[Finding]], object] = lambda findings: None,
+    by_reader: Sequence[Finding] = (),
 ) -> Iterator[Finding]:
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
+    What was found `by_reader` as the plan was read is not found again.
     Give all rules, also where some do not apply: what one of them finds explains what follows from it. The garbage collector
     leaves alone what exists by now: the plan lives on, and walking its millions of objects again and again would take
     longer than all checks. What each rule finds is given to `keep` before the next one is asked.
@@ -35,9 +39,9 @@ def findings_of_plan(
             new = list(load_check(rule)(facts))
             keep(new)
             found += new
-    found = list(without_consequences(found, rules))
+    found = [finding for finding in without_consequences([*by_reader, *found], rules) if finding not in by_reader]
     yield from found
-    yield from derived_findings(facts, rules, found)
+    yield from derived_findings(facts, rules, [*by_reader, *found])
 
 
 def without_consequences(found: Sequence[Finding], rules: Mapping[str, Rule]) -> Iterator[Finding]:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic, location_of, traffic
+from tvlint.analyses.communication.parting import place_of_parting
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
+from tvlint.ir.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,17 +31,17 @@ class Disagreement:
 @once_per_plan
 def disagreements(facts: Facts) -> tuple[Disagreement, ...]:
     """Return the first disagreement of every communicator."""
-    return tuple(_disagreements(traffic(facts)))
+    return tuple(_disagreements(facts.plan, traffic(facts)))
 
 
-def _disagreements(traffic: Traffic) -> Iterator[Disagreement]:
+def _disagreements(plan: Plan, traffic: Traffic) -> Iterator[Disagreement]:
     incomplete: dict[int, list[Call]] = {}
     for meetings in traffic.meetings.values():
         for meeting in meetings:
             if len(meeting.calls) < len(meeting.members):
                 for rank, call in meeting.calls.items():
                     incomplete.setdefault(rank, []).append(call)
-    found = [each for meetings in traffic.meetings.values() if (each := _first(meetings, incomplete)) is not None]
+    found = [each for meetings in traffic.meetings.values() if (each := _first(plan, meetings, incomplete)) is not None]
     explained = {call.site for each in found if each.kind == "group" for call in (*each.ours, *each.theirs)}
     for each in found:
         if each.kind == "group" or not explained.intersection(call.site for call in (*each.ours, *each.theirs)):
@@ -70,7 +72,7 @@ def names_of(call: Call) -> tuple[str, ...]:
     return ("reduce-gradients", *operator.weights[:1]) if isinstance(operator, ReduceGradients) else ()
 
 
-def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
+def _first(plan: Plan, meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
     """Return the first meeting of a communicator that does not agree; what agrees once does so for every micro-batch."""
     agreed: set[frozenset[Site]] = set()
     for turn, meeting in enumerate(meetings):
@@ -87,11 +89,11 @@ def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagr
         ours = tuple(meeting.calls.values())
         if len(sides) > 1:
             first, second = sorted(sides.values(), key=lambda calls: (-len(calls), calls[0].rank))[:2]
-            return _parted(meetings[turn:], tuple(first), tuple(second), incomplete)
+            return _parted(plan, meetings, turn, (tuple(first), tuple(second)), incomplete)
         other = [call for rank in absent for call in incomplete.get(rank, ()) if _is_other_group(call, ours[0])]
         if other:
             return Disagreement("group", ours, tuple(other[:1]))
-        return Disagreement("absent", ours, (), absent)
+        return _absent(plan, meetings, ours, absent)
     return _reordered(meetings)
 
 
@@ -144,20 +146,33 @@ def _brought(call: Call) -> object:
 
 
 def _parted(
-    rest: list[Meeting], ours: tuple[Call, ...], theirs: tuple[Call, ...], incomplete: dict[int, list[Call]]
+    plan: Plan,
+    meetings: list[Meeting],
+    turn: int,
+    sides: tuple[tuple[Call, ...], tuple[Call, ...]],
+    incomplete: dict[int, list[Call]],
 ) -> Disagreement:
+    ours, theirs = sides
     left, right = ours[0].rank, theirs[0].rank
-    one = [signature(meeting.calls[left]) for meeting in rest if left in meeting.calls]
-    two = [signature(meeting.calls[right]) for meeting in rest if right in meeting.calls]
+    one = [signature(meeting.calls[left]) for meeting in meetings[turn:] if left in meeting.calls]
+    two = [signature(meeting.calls[right]) for meeting in meetings[turn:] if right in meeting.calls]
     if len(one) != len(two):
         shorter, longer = (right, ours) if len(one) > len(two) else (left, theirs)
-        extra = longer if longer is ours else theirs
-        other = [call for call in incomplete.get(shorter, ()) if _is_other_group(call, extra[0])]
+        other = [call for call in incomplete.get(shorter, ()) if _is_other_group(call, longer[0])]
         if other:
-            return Disagreement("group", extra, tuple(other[:1]))
-        return Disagreement("absent", extra, (), (shorter,))
+            return Disagreement("group", longer, tuple(other[:1]))
+        return _absent(plan, meetings, longer, (shorter,))
     same = sorted(map(str, one)) == sorted(map(str, two))
     return Disagreement("order" if same else "operation", ours, theirs)
+
+
+def _absent(plan: Plan, meetings: list[Meeting], ours: tuple[Call, ...], absent: tuple[int, ...]) -> Disagreement:
+    """Return the first calls of a side that members which run fewer do not run."""
+    longer, shorter = (
+        [meeting.calls[rank].operator for meeting in meetings if rank in meeting.calls] for rank in (ours[0].rank, absent[0])
+    )
+    calls = meetings[place_of_parting(plan, longer, shorter)].calls
+    return Disagreement("absent", tuple(calls[call.rank] for call in ours), (), absent)
 
 
 def _is_other_group(call: Call, other: Call) -> bool:

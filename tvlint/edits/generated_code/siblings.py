@@ -42,6 +42,8 @@ def like_siblings(code: Code) -> Iterator[Proposal]:
             if tag == "insert":
                 edits: dict[Line, Sequence[str]] = dict.fromkeys(lines[c:d], ())
                 yield code.proposal(f"remove `{short(lines[c].text)}`", edits)
+            elif tag == "delete" and 0 < c < len(lines) and lines[c - 1].method == lines[c].method:
+                yield code.proposal(f"insert `{short(new[0])}` after the line", {lines[c - 1]: (lines[c - 1].text, *new)})
             elif tag == "delete" and c < len(lines):
                 yield code.proposal(f"insert `{short(new[0])}`", {lines[c]: (*new, lines[c].text)})
             elif tag == "replace":

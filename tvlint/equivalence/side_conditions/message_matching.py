@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tvlint.analyses.communication.parting import place_of_parting
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_replicas
-from tvlint.ir.location import Location
 from tvlint.ir.operators import Collective, Communicate, Operator, Receive, Send
 from tvlint.ir.plan import Plan
+from tvlint.plurals import counted
 
 _TALKING = frozenset({Send, Receive, Communicate})
 
@@ -30,7 +31,7 @@ class _Talk:
 
     rank: int
     tag: int
-    source: Location | None
+    operator: Operator
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +60,7 @@ class _Ends:
             peer = plan.peer(operator.peer, rank)
             if peer is None:
                 return None
-            talk = _Talk(rank, operator.tag, operator.source)
+            talk = _Talk(rank, operator.tag, operator)
             if isinstance(operator, Send):
                 return self.sends.setdefault((rank, peer, operator.communicator), _End()), talk
             return self.receives.setdefault((peer, rank, operator.communicator), _End()), talk
@@ -68,7 +69,7 @@ class _Ends:
         group = operator.group
         meeting = self._groups.members(group, rank), group.name, spans_replicas(plan, group)
         self.meetings[meeting] = None
-        return self.collectives.setdefault((meeting, rank), _End()), _Talk(rank, 0, operator.source)
+        return self.collectives.setdefault((meeting, rank), _End()), _Talk(rank, 0, operator)
 
 
 def mispaired(plan: Plan) -> Iterator[Defect]:
@@ -92,28 +93,29 @@ def mispaired(plan: Plan) -> Iterator[Defect]:
     named = {rank for program in plan.programs for rank in program.ranks}
     for channel in sorted({*ends.sends, *ends.receives}, key=str):
         certain = plan.replication.count == 1 or named.issuperset(channel[:2])
-        yield from _paired(ends.sends.get(channel, silent), ends.receives.get(channel, silent), "message", certain)
+        yield from _paired(plan, ends.sends.get(channel, silent), ends.receives.get(channel, silent), "message", certain)
     for meeting in ends.meetings:
         first, *others = meeting[0].ranks
         one = ends.collectives.get((meeting, first), silent)
         for rank in others:
-            yield from _paired(one, ends.collectives.get((meeting, rank), silent), "collective")
+            yield from _paired(plan, one, ends.collectives.get((meeting, rank), silent), "collective")
 
 
-def _unmatched(one: _End, other: _End, what: str) -> str:
-    if what == "collective":
-        return "missing-collective-member"
-    return "unmatched-send" if len(one.said) > len(other.said) else "unmatched-receive"
+def _unmatched(plan: Plan, one: _End, other: _End, what: str, certain: bool) -> Defect:
+    """Return that an end has more calls than the other, at the first one that the other does not have."""
+    longer, shorter = (one, other) if len(one.said) > len(other.said) else (other, one)
+    at = place_of_parting(plan, [talk.operator for talk in longer.said], [talk.operator for talk in shorter.said])
+    name = "missing-collective-member" if what == "collective" else "unmatched-send" if longer is one else "unmatched-receive"
+    text = f"on {{ranks}} there are {counted(len(longer.said), what)} where the other end has {len(shorter.said)}"
+    text += ": the first that it does not have is this one" if shorter.said else ""
+    return Defect(name, certain, text, longer.said[at].rank, source=longer.said[at].operator.source)
 
 
-def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator[Defect]:
+def _paired(plan: Plan, one: _End, other: _End, what: str, certain: bool = True) -> Iterator[Defect]:
     if not one.said and not other.said:
         return
     if len(one.said) != len(other.said):
-        one_sided = not one.said or not other.said or one.said[0].rank == other.said[0].rank
-        talk = (one.said or other.said)[0] if one_sided else other.said[0]
-        text = f"on {{ranks}} there are {len(one.said)} {what}s where the other end has {len(other.said)}"
-        yield Defect(_unmatched(one, other, what), certain, text, talk.rank, source=talk.source)
+        yield _unmatched(plan, one, other, what, certain)
         return
     meets: dict[_Talk, _Talk] = {}
     for left, left_batch, right, right_batch in zip(one.said, one.batches, other.said, other.batches, strict=True):
@@ -121,13 +123,13 @@ def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator
             continue
         if left.tag != right.tag:
             text = f"a {what} of {{ranks}} with tag {left.tag} meets one with tag {right.tag}"
-            yield Defect(f"mispaired-{what}", False, text, one.said[0].rank, source=left.source)
+            yield Defect(f"mispaired-{what}", False, text, one.said[0].rank, source=left.operator.source)
             return
         if left_batch != right_batch:
             text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"
-            yield Defect("crossed-micro-batches", True, text, one.said[0].rank, source=left.source)
+            yield Defect("crossed-micro-batches", True, text, one.said[0].rank, source=left.operator.source)
             return
         if meets.setdefault(left, right) is not right:
             text = f"a {what} of {{ranks}} meets another one than for the first micro-batch"
-            yield Defect(f"mispaired-{what}", True, text, one.said[0].rank, source=left.source)
+            yield Defect(f"mispaired-{what}", True, text, one.said[0].rank, source=left.operator.source)
             return

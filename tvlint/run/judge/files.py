@@ -157,7 +157,8 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: 
     def reported(findings: Iterable[Finding]) -> list[Finding]:
         return [_with_origin(finding) for finding in findings if finding.rule in rules]
 
-    found.findings += reported(findings_of_plan(facts, load_rules(), lambda findings: keep(reported(findings))))
+    by_reader = tuple(found.findings)
+    found.findings += reported(findings_of_plan(facts, load_rules(), lambda findings: keep(reported(findings)), by_reader))
     keep(found.findings)
     alone, why = relations(facts), not_derived(facts)
     if why:
@@ -171,11 +172,11 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: 
 
 
 def _with_origin(finding: Finding) -> Finding:
-    """Return the finding, with the place that its place was generated from."""
-    origin = finding.location.origin
-    if origin is None:
+    """Return the finding, with the place that its place was generated from, where it does not have it."""
+    if finding.location.origin is None:
         return finding
-    return replace(finding, related=(*finding.related, Related("generated from this line of the model", origin)))
+    origin = Related("generated from this line of the model", finding.location.origin)
+    return finding if origin in finding.related else replace(finding, related=(*finding.related, origin))
 
 
 def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Project, found: Found) -> None:

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.sampling import sampled
-from tvlint.findings import Outcome, Reason
+from tvlint.findings import Outcome, Reason, Severity
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -223,3 +227,23 @@ def test_a_collective_that_lacks_is_inserted(tmp_path: Path) -> None:
     assert first.name == "missing-gradient-reduction"
     assert first.location.line == 96
     assert "insert `tokens_weight_400 = nnscaler.runtime.adapter.nn.identity_allreduce(" in first.repair
+
+
+def test_a_collective_that_one_rank_leaves_out_is_inserted_before_its_operand_is_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / GPT, folder)
+    path = folder / "gencode0.py"
+    rows = path.read_text().split("\n")
+    (at,) = (at for at, row in enumerate(rows) if row.strip().startswith("linear_2_621 = "))
+    left_out = rows.pop(at).strip()
+    assert rows[at].strip() == "del linear_2_613"
+    path.write_text("\n".join(rows))
+    first = _first_reason(folder)
+    assert first.name == "missing-collective-member"
+    assert first.repair.startswith(f"insert `{left_out.partition(', odim')[0]}")
+    assert first.repair.endswith(f"after the line at gencode0.py:{at - 1}")
+    rules = load_rules()
+    found, _ = check(Candidates((str(folder),)), rules, rules, Project(tmp_path))
+    errors = [finding for finding in found.findings if finding.severity is Severity.ERROR]
+    places = [(finding.rule, Path(finding.location.path).name) for finding in errors]
+    assert places == [("undefined-tensor", "gencode0.py"), ("missing-collective-member", "gencode1.py")]

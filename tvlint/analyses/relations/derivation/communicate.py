@@ -347,7 +347,10 @@ def together(
 
 
 def _agree(meeting: _Meeting, rank: RankState) -> bool:
-    """Return whether the members run the same collective on the same dtype, or tell how they differ."""
+    """Return whether the members run the same collective on the same dtype, or tell how they first differ.
+
+    Behind that they meet in others than their own.
+    """
     machine, members, first = meeting.machine, meeting.members, meeting.first
     alike = _agreed(machine, first, len(members))
     for other in members.ranks:
@@ -361,7 +364,9 @@ def _agree(meeting: _Meeting, rank: RankState) -> bool:
             f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}" + _disagreement(alike, this),
             refutes=not fits,
         )
-        tell(machine, machine.ranks[members.ranks[0]], first, mismatch, fatal=True)
+        if members.ranks not in machine.parted:
+            machine.parted.add(members.ranks)
+            tell(machine, machine.ranks[members.ranks[0]], first, mismatch, fatal=True)
         return False
     dtypes = _dtypes(machine, meeting.operators)
     if len(dtypes) > 1 and not machine.alone:

@@ -421,6 +421,8 @@ class Machine:
     waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)
     arrived: dict[Any, dict[int, Slot] | None] = field(default_factory=dict)
     turns: dict[tuple[int, Any], int] = field(default_factory=dict)
+    parted: set[tuple[int, ...]] = field(default_factory=set)
+    """The ranks of groups whose members have met in different collectives."""
     made: set[tuple[str, ...]] = field(default_factory=set)
     """The outputs of operators that the plan runs; filled where a gradient names another one."""
     mail: dict[Any, list[Slot | str]] = field(default_factory=dict)

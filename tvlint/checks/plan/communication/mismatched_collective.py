@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from tvlint.analyses.communication.calls import Call, Meeting, location_of, traffic
-from tvlint.analyses.communication.collective_order import called, names_of, signature
+from tvlint.analyses.communication.collective_order import called, disagreements, names_of, signature
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Related
 from tvlint.ir.operators import GATHERS, Collective, Communicate
@@ -16,11 +17,15 @@ _UNEVEN = (Collective.BARRIER, Collective.SCATTER)
 
 
 def check(facts: Facts) -> Iterator[Sighting]:
-    """Yield collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
+    """Yield collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair.
+
+    Where a member lacks a collective that others run, those behind it meet others than their own.
+    """
     seen = set()
+    parted = {found.ours[0].meeting for found in disagreements(facts) if found.kind == "absent"}
     for meetings in traffic(facts).meetings.values():
         judged: set[object] = set()
-        for meeting in meetings:
+        for meeting in takewhile(lambda meeting: meeting not in parted, meetings):
             calls = list(meeting.calls.values())
             same = tuple([(call.rank, call.site) for call in calls])
             if same in judged:

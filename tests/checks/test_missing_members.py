@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.plan_findings import findings_of_text
 from tests.equivalence.verdicts.test_text_plans import verdict_on
-from tvlint.findings import Outcome
+from tvlint.findings import Outcome, Severity
 
 NAMES = ("a", "b", "c", "d")
 REFERENCE = """input x f32[4,8]
@@ -80,3 +80,40 @@ def test_a_proof_is_refuted_where_the_members_part(without: str) -> None:
 
 def test_a_proof_is_found_where_none_is_left_out() -> None:
     assert verdict_on(gathered(""), REFERENCE).outcome is Outcome.PROVED
+
+
+MESSAGES = {"a": "16,8", "b": "2,8", "c": "16,8"}
+
+
+def staged(without: str = "") -> str:
+    """Return two stages that run two micro-batches, of which the first sends three tensors, but for one."""
+    inputs = "".join(f"input {name} f32[{shape}]\n" for name, shape in MESSAGES.items())
+    sends = "".join(f"  send {name} to pp+1\n" for name in MESSAGES if name != without)
+    receives = "".join(f"  recv {name}2: f32[{shape}] from pp-1\n" for name, shape in MESSAGES.items())
+    sums = "".join(f"  {name}3 = sum({name}2)\n" for name in MESSAGES)
+    return f"""mesh pp=2
+micro-batches 2
+{inputs}output y
+segment first forward stage 0 ({", ".join(MESSAGES)}) -> ()
+{sends}segment second forward stage 1 () -> (y)
+{receives}{sums}  d = add(a3, b3)
+  y = add(c3, d)
+program pp=0
+  run first micro-batch 0-1
+program pp=1
+  run second micro-batch 0-1
+"""
+
+
+@pytest.mark.parametrize("without", MESSAGES)
+def test_a_message_that_is_not_sent_is_found_once_where_it_is_received(without: str) -> None:
+    text = staged(without)
+    (finding,) = (finding for finding in findings_of_text(text) if finding.severity is Severity.ERROR)
+    assert finding.rule == "unmatched-receive"
+    assert finding.location.line is not None
+    assert text.splitlines()[finding.location.line - 1].startswith(f"  recv {without}2: ")
+    assert "for micro-batch 0, 1" in finding.message
+
+
+def test_messages_that_are_all_sent_are_right() -> None:
+    assert [finding for finding in findings_of_text(staged()) if finding.severity is Severity.ERROR] == []

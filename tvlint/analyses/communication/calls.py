@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tvlint.analyses.communication.parting import left_over
 from tvlint.analyses.dataflow.def_use import handle_of, of_kinds
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.representative_ranks import Fold
@@ -93,8 +93,8 @@ def sites_of(plan: Plan) -> dict[str, tuple[Site, ...]]:
 def traffic(facts: Facts) -> Traffic:
     """Unroll the communications of every representative rank and pair them.
 
-    The k-th send on a channel pairs with the k-th receive of the same tag; the k-th collective of each member on a
-    communicator meets.
+    The k-th send on a channel pairs with the k-th receive of the same tag, but for those that one end has more; the k-th
+    collective of each member on a communicator meets.
     """
     plan, fold = facts.plan, facts.fold
     sites = sites_of(plan)
@@ -103,7 +103,7 @@ def traffic(facts: Facts) -> Traffic:
         index = fold.program_of(rank)
         if index is not None:
             found.calls[rank] = _unroll(plan, fold, sites, rank, index, found, known)
-    _pair(found)
+    _pair(plan, found)
     return found
 
 
@@ -233,15 +233,18 @@ def _meet(call: Call, place: _Place, found: Traffic) -> None:
     place.turn += 1
 
 
-def _pair(found: Traffic) -> None:
-    for sends, receives in found.channels.values():
-        by_tag: dict[int, list[Call]] = defaultdict(list)
-        for call in reversed(receives):
-            assert isinstance(call.operator, Receive)
-            by_tag[call.operator.tag].append(call)
-        for call in sends:
-            assert isinstance(call.operator, Send)
-            waiting = by_tag.get(call.operator.tag)
-            if waiting:
-                call.partner = waiting.pop()
-                call.partner.partner = call
+def _pair(plan: Plan, found: Traffic) -> None:
+    for channel in found.channels.values():
+        tags: dict[int, tuple[list[Call], list[Call]]] = {}
+        for end, calls in enumerate(channel):
+            for call in calls:
+                assert isinstance(call.operator, Send | Receive)
+                tags.setdefault(call.operator.tag, ([], []))[end].append(call)
+        for sends, receives in tags.values():
+            if len(sends) != len(receives):
+                longer, shorter = (sends, receives) if len(sends) > len(receives) else (receives, sends)
+                runs = ([(call.operator, call.micro_batch) for call in calls] for calls in (longer, shorter))
+                more = {*left_over(plan, *runs)}
+                longer[:] = [call for at, call in enumerate(longer) if at not in more]
+            for send, receive in zip(sends, receives, strict=True):
+                send.partner, receive.partner = receive, send

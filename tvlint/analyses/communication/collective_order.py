@@ -168,10 +168,9 @@ def _parted(
 
 def _absent(plan: Plan, meetings: list[Meeting], ours: tuple[Call, ...], absent: tuple[int, ...]) -> Disagreement:
     """Return the first calls of a side that members which run fewer do not run."""
-    longer, shorter = (
-        [meeting.calls[rank].operator for meeting in meetings if rank in meeting.calls] for rank in (ours[0].rank, absent[0])
-    )
-    calls = meetings[place_of_parting(plan, longer, shorter)].calls
+    sides = ([meeting.calls[rank] for meeting in meetings if rank in meeting.calls] for rank in (ours[0].rank, absent[0]))
+    runs = ([(call.operator, call.micro_batch) for call in side] for side in sides)
+    calls = meetings[place_of_parting(plan, *runs)].calls
     return Disagreement("absent", tuple(calls[call.rank] for call in ours), (), absent)
 
 

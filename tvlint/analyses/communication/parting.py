@@ -5,26 +5,42 @@ From there on each call meets another one than its own, so that whatever else di
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeAlias
 
 from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send
 from tvlint.ir.plan import Plan
 
+Run: TypeAlias = tuple[Operator, int]
+"""An operator and the micro-batch for which it is run; less than zero for none."""
 
-def place_of_parting(plan: Plan, longer: Sequence[Operator], shorter: Sequence[Operator]) -> int:
-    """Return the place of the first call of the one that runs more which the other does not run there.
 
-    Calls are the same that are of one kind, along the same dimensions, of tensors of one shape; and of one name, where the
-    longer has all names of the shorter.
+def place_of_parting(plan: Plan, longer: Sequence[Run], shorter: Sequence[Run]) -> int:
+    """Return the place of the first call of the one that runs more which the other does not run there."""
+    return next(left_over(plan, longer, shorter))
+
+
+def left_over(plan: Plan, longer: Sequence[Run], shorter: Sequence[Run]) -> Iterator[int]:
+    """Yield the places of as many calls as one runs more, which the other does not run there; all others are in order.
+
+    Calls are the same that are of one kind, along the same dimensions, of tensors of one shape, for one micro-batch; and of one
+    name, where the longer has all names of the shorter.
     """
-    named = {_names(operator) for operator in shorter} <= {_names(operator) for operator in longer}
+    named = {_names(operator) for operator, _ in shorter} <= {_names(operator) for operator, _ in longer}
+    more = len(longer) - len(shorter)
+    left = 0
+    for at, run in enumerate(longer):
+        other = shorter[at - left] if at - left < len(shorter) else None
+        if left < more and (other is None or not _are_the_same(plan, run, other, named)):
+            left += 1
+            yield at
 
-    def is_the_same(one: Operator, other: Operator) -> bool:
-        return _kind(plan, one) == _kind(plan, other) and (not named or _names(one) == _names(other))
 
-    places = (at for at, (one, other) in enumerate(zip(longer, shorter, strict=False)) if not is_the_same(one, other))
-    return next(places, min(len(longer), len(shorter)))
+def _are_the_same(plan: Plan, one: Run, other: Run, named: bool) -> bool:
+    (first, batch), (second, other_batch) = one, other
+    together = batch == other_batch or min(batch, other_batch) < 0
+    return together and _kind(plan, first) == _kind(plan, second) and (not named or _names(first) == _names(second))
 
 
 def _kind(plan: Plan, operator: Operator) -> Hashable:

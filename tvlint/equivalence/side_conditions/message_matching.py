@@ -104,7 +104,8 @@ def mispaired(plan: Plan) -> Iterator[Defect]:
 def _unmatched(plan: Plan, one: _End, other: _End, what: str, certain: bool) -> Defect:
     """Return that an end has more calls than the other, at the first one that the other does not have."""
     longer, shorter = (one, other) if len(one.said) > len(other.said) else (other, one)
-    at = place_of_parting(plan, [talk.operator for talk in longer.said], [talk.operator for talk in shorter.said])
+    runs = ([(talk.operator, batch) for talk, batch in zip(end.said, end.batches, strict=True)] for end in (longer, shorter))
+    at = place_of_parting(plan, *runs)
     name = "missing-collective-member" if what == "collective" else "unmatched-send" if longer is one else "unmatched-receive"
     text = f"on {{ranks}} there are {counted(len(longer.said), what)} where the other end has {len(shorter.said)}"
     text += ": the first that it does not have is this one" if shorter.said else ""

@@ -9,12 +9,14 @@ from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import computed_on
 from tvlint.equivalence.explain.counterexample import difference
+from tvlint.equivalence.side_conditions.message_matching import UNMATCHED
 from tvlint.equivalence.verdict.attempt import Attempt, has_run
 from tvlint.equivalence.verdict.compare import compare
 from tvlint.equivalence.verdict.derivation import Derivation, derive_parallel
 from tvlint.equivalence.verdict.later_corrections import put_right_later
 from tvlint.equivalence.verdict.mixed_parts import placed_where_mixed
 from tvlint.equivalence.verdict.replica_folding import of_first_replica
+from tvlint.ir.operators import Communicate, Receive
 from tvlint.ir.plan import Plan
 
 FACTORS = ("scaled-output", "scaled-update", "wrong-gradient-scale")
@@ -80,7 +82,10 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Defect]) ->
     case, derived = attempt.case, recovery.derivation.derived
     corrected = put_right_later(case.parallel, case.reference, derived)
     known = [replace(defect, refutes=False) if defect in corrected else defect for defect in derived.defects]
-    found = [*violations_of_one_replica(attempt), *known, *differing]
+    violations = violations_of_one_replica(attempt)
+    if any(violation.name in UNMATCHED and violation.refutes for violation in violations):
+        known = [defect for defect in known if not _is_out_of_turn(defect)]
+    found = [*violations, *known, *differing]
     if not any(defect.refutes for defect in found):
         replaced = any(entry.nearest is not None for entry in derived.foreign)
         differences = [difference for difference in recovery.differences if not (replaced and difference.name in FACTORS)]
@@ -89,6 +94,12 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Defect]) ->
     if any(defect.refutes for defect in found):
         found = [defect for defect in found if defect.refutes or defect.name not in CONSEQUENCES]
     return found
+
+
+def _is_out_of_turn(defect: Defect) -> bool:
+    """Return whether a call meets another one than its own, as all do behind one that the other end does not have."""
+    at_collective = isinstance(defect.place, Communicate) and defect.name == "mismatched-collective"
+    return at_collective or (isinstance(defect.place, Receive) and defect.name == "wrong-shape-claim")
 
 
 def violations_of_one_replica(attempt: Attempt) -> list[Defect]:

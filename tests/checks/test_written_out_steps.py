@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.plan_findings import rules_of_text
+from tests.builders.plan_findings import findings_of_text, rules_of_text
 
 STEP = """mesh dp=2
 weight a f32[8,8]
@@ -157,3 +157,77 @@ program
 def test_what_a_rank_keeps_for_later_is_of_its_own_addend() -> None:
     assert rules_of_text(FEEDBACK.format("c")) == set()
     assert rules_of_text(FEEDBACK.format("r")) == {"missing-allreduce"}
+
+
+WAYS = (
+    "  a = sub(a, ta)\n  b = sub(b, tb)\n",
+    "  sub_(a!, ta)\n  sub_(b!, tb)\n",
+    "  na = sub(a, ta)\n  b = sub(b, tb)\n  a = identity(na)\n",
+)
+
+
+@pytest.mark.parametrize("steps", WAYS)
+def test_a_step_with_a_part_of_a_gradient_is_found_however_it_is_written(steps: str) -> None:
+    assert rules_of_text(STEP + steps) == set()
+    text = (STEP + steps).replace("  rb = all-reduce(gb) over dp\n", "").replace("mul(rb, 0.1)", "mul(gb, 0.1)")
+    (finding,) = findings_of_text(text)
+    assert finding.rule == "missing-gradient-reduction"
+    assert finding.message == "`b` is updated with `gb`, which is a partial value over `dp`"
+    assert finding.location.line is not None
+    assert text.splitlines()[finding.location.line - 1] in ("  b = sub(b, tb)", "  sub_(b!, tb)")
+
+
+SHARDED = """mesh dp=2
+weight a f32[8,8] dp:S(0)
+weight b f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[]
+program
+  fa = all-gather(a, dim=0) over dp
+  h = linear(x, fa)
+  y = linear(h, b)
+  s: f32[] = sum(y)
+  l = all-reduce(s) over dp
+  dy = backward s (grad(l))
+  dh, gb = backward y (dy)
+  _, dfa = backward h (dh)
+  ra = reduce-scatter(dfa, dim=0) over dp
+  rb = all-reduce(gb) over dp
+  ta = mul(ra, 0.1)
+  tb = mul(rb, 0.1)
+  sub_(a!, ta)
+  sub_(b!, tb)
+"""
+
+
+def test_a_weight_that_no_step_changes_is_found_beside_one_that_is_stepped_through_its_shards() -> None:
+    assert rules_of_text(SHARDED) == set()
+    (finding,) = findings_of_text(SHARDED.replace("  sub_(b!, tb)\n", ""))
+    assert finding.rule == "weight-never-updated"
+    assert "`b` gets a gradient" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("ra = reduce-scatter(dfa, dim=0)", "ra = reduce-scatter(dfa, dim=1)"), ("sub_(a!, ta)", "sub_(a!, tb)")],
+)
+def test_a_step_in_place_takes_what_has_the_shape_of_the_weight(right: str, wrong: str) -> None:
+    assert "shape-mismatch" in rules_of_text(SHARDED.replace(right, wrong))
+
+
+FITTING = """weight w f32[4,8]
+input d f32[8]
+input e f32[1,8]
+input z f32[]
+program
+  sub_(w!, d)
+  add_(w!, e, alpha=0.1)
+  mul_(w!, z)
+  div_(w!, 2)
+"""
+
+
+def test_what_is_stretched_to_the_shape_of_the_overwritten_fits() -> None:
+    assert "shape-mismatch" not in rules_of_text(FITTING)
+    for wrong in ("input d f32[2,4,8]", "input d f32[4]"):
+        assert "shape-mismatch" in rules_of_text(FITTING.replace("input d f32[8]", wrong))

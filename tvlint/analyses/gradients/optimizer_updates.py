@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, uses, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Update
@@ -137,11 +137,22 @@ class Forgotten:
     ranks: tuple[int, ...]
 
 
+def _changed_with_gradients(plan: Plan) -> set[str]:
+    """Return the weights that operators overwrite with what is made of gradients, whatever these are gradients of."""
+    made, changed = set[str](), set[str]()
+    for operator in plan.operators():
+        if isinstance(operator, Backward) or not made.isdisjoint(uses(operator)):
+            results = {*writes(operator), *overwritten(operator)}
+            changed |= {name for name in results if not isinstance(operator, Backward) and plan.has_role(name, Role.WEIGHT)}
+            made |= results
+    return changed
+
+
 def forgotten(facts: Facts) -> Iterator[Forgotten]:
     """Yield the weights with gradients that no step changes, in plans that change others."""
     plan, owners, updated = facts.plan, owners_of_gradients(facts), weights_updated(facts)
     trained = set(owners.values())
-    stepped = sorted(trained & updated)
+    stepped = sorted(trained & updated) or sorted(_changed_with_gradients(plan) & updated)
     lost = {name for name in trained - updated if plan.tensors[name].requires_grad is not False}
     if not stepped or not lost or not (lost := lost - put_in_place(plan)):
         return

@@ -6,7 +6,7 @@ One walk over the operators of a plan, in which uses that are alike are looked u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tvlint.analyses.dataflow.attention import is_any_attention
@@ -23,6 +23,7 @@ from tvlint.ir.operators import (
 )
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import DtypeError, MisfitError, Trait
+from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import has_trait, spec_of
 from tvlint.plurals import counted
 
@@ -109,7 +110,7 @@ def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
     if not isinstance(operator, Compute | Communicate):
         return ()
     if isinstance(operator, Compute) and spec_of(operator.op) is None:
-        return _values_of_other_keys(plan, operator) or ()
+        return _values_of_other_keys(plan, operator) or _overwritten_with_others(plan, operator) or ()
     try:
         found = tuple(result_types(operator, plan.tensors, plan.mesh))
     except MisfitError as misfit:
@@ -142,6 +143,24 @@ def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:
     if keys[:-1] == values[:-1]:
         return None
     return MisfitError(f"keys of shape {list(keys)}, values of {list(values)}", "each key has one value, in the same place")
+
+
+def _overwritten_with_others(plan: Plan, operator: Compute) -> MisfitError | None:
+    """Return what does not fit where a method puts what it makes element by element in the place of its operand."""
+    name, op = operator.inputs[0] if operator.inputs else "", without_overload(operator.op)
+    if operator.in_place != (0,) or operator.outputs or not op.endswith("_") or not isinstance(name, str):
+        return None
+    if op.endswith("__") or not has_trait(op[:-1], Trait.SUM, Trait.SCALING) or name not in plan.tensors:
+        return None
+    try:
+        found = result_types(replace(operator, op=op[:-1], outputs=("",), in_place=()), plan.tensors, plan.mesh)
+    except MisfitError as misfit:
+        return misfit
+    shape, given = plan.tensors[name].shape, found[0][0] if found else plan.tensors[name].shape
+    if shape == given:
+        return None
+    said = f"what is made of `{name}` of shape {list(shape)} is of shape {list(given)}"
+    return MisfitError(said, f"it has to be of the same shape, to be put into `{name}`")
 
 
 def _scattered(plan: Plan) -> frozenset[str]:

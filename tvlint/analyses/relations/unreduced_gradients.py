@@ -102,7 +102,11 @@ def _started_as(alone: Alone, rank: int, value: Slot) -> str:
     """Return the name of the part of a sum that the value on a rank is made of; empty where there is none."""
     started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     given = alone.derived.environments[rank].items()
-    return next((name for name, each in given if each is not None and each.term in started), "")
+    name = next((name for name, each in given if each is not None and each.term in started), "")
+    gradients = alone.derived.gradients.get(rank, {}).items()
+    weight = next((weight for weight, each in gradients if each is not None and each.term in started), "")
+    owners = weight_gradients(alone.plan).items() if weight and not name else ()
+    return name or next((name for name, owner in owners if owner == weight), "")
 
 
 def _start_of(alone: Alone, rank: int, value: Slot, gradients: Container[str]) -> tuple[str, Operator] | None:

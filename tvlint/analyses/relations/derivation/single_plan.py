@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.mesh_axes import MODEL_AXES, SEQUENCE_AXES, batch_axes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
@@ -82,7 +82,7 @@ class _Operators:
         return self._segments.get(id(operator), "")
 
     def makers_on(self, rank: int) -> dict[str, tuple[str, Operator]]:
-        """Return the last operator that makes each tensor on a rank, and its segment."""
+        """Return the last operator that makes each tensor on a rank, or changes it in place, and its segment."""
         if rank not in self._makers:
             steps = [step.segment for program in self._plan.programs if rank in program.ranks for step in program.steps]
             last_runs = [*dict.fromkeys(reversed(steps))][::-1]
@@ -90,7 +90,7 @@ class _Operators:
                 name: (segment, operator)
                 for segment in last_runs
                 for operator in self._plan.segments[segment].operators
-                for name in writes(operator)
+                for name in (*writes(operator), *overwritten(operator))
             }
         return self._makers[rank]
 

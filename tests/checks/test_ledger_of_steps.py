@@ -426,12 +426,14 @@ STEPPED = "t = mul(g, 0.1)\n  n = sub(w, t)\n  copy_(w!, n)"
         ("", "n = mul(g, 2.0)\n  copy_(s!, n)", ["s"]),
         ("", "t = mul(g, 0.1)\n  n = sub(w, t)\n  m = mul(n, 0.5)\n  copy_(w!, m)\n  w = all-reduce(w) over dp", []),
         ("", f"{STEPPED}\n  a = all-reduce(w) over dp\n  b = mul(a, 0.5)\n  w = identity(b)", []),
-        ("", STEPPED, ["w"]),
+        ("", STEPPED, []),
     ],
 )
 def test_addends_and_weights_that_are_averaged_after_the_step_may_differ(placed: str, copied: str, names: list[str]) -> None:
     found = findings_of_text(COPIED.format(placed=placed, copied=copied))
     assert [finding.about[0] for finding in found if finding.rule == "divergent-replicas"] == names
+    unreduced = [finding for finding in found if finding.rule == "missing-gradient-reduction"]
+    assert len(unreduced) == copied.endswith("copy_(w!, n)")
 
 
 @pytest.mark.parametrize(("weight", "names"), [("", ["adam_step"]), ("of e", [])])

@@ -231,3 +231,38 @@ def test_what_is_stretched_to_the_shape_of_the_overwritten_fits() -> None:
     assert "shape-mismatch" not in rules_of_text(FITTING)
     for wrong in ("input d f32[2,4,8]", "input d f32[4]"):
         assert "shape-mismatch" in rules_of_text(FITTING.replace("input d f32[8]", wrong))
+
+
+TIED = """weight e f32[16,8]
+weight head f32[16,8] {tied}
+weight w f32[8,8]
+input x i64[4]
+input t i64[4]
+loss l f32[]
+program
+  a = embedding(x, e)
+  b = linear(a, w)
+  c = linear(b, head)
+  l: f32[] = cross_entropy(c, t)
+  dc, _ = backward l (grad(l))
+  db, gh = backward c (dc)
+  da, gw = backward b (db)
+  _, ge = backward a (da)
+  g = add(gh, ge)
+  de = mul(g, 0.1)
+  dw = mul(gw, 0.1)
+  w = sub(w, dw)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tied", "step", "rules"),
+    [
+        ("storage e", "sub_(e!, de)", set()),
+        ("storage e", "", {"weight-never-updated"}),
+        ("of e", "sub_(e!, de)", {"weight-never-updated"}),
+        ("of e", "sub_(e!, de)\n  sub_(head!, de)", set()),
+    ],
+)
+def test_a_weight_is_stepped_with_the_one_whose_memory_it_is(tied: str, step: str, rules: set[str]) -> None:
+    assert rules_of_text(f"{TIED.format(tied=tied)}  {step}\n") == rules

@@ -125,7 +125,7 @@ def _replayed(of: Identical[Recorded]) -> Replayed:
     for (rank, weight), numbers in recorded.gradients.items():
         gradient = found.gradients.get((rank, weight))
         far = _distance(gradient, numbers, least)
-        if far is None or gradient is None:
+        if far is None or gradient is None or weight not in plan.tensors:
             return Replayed(compared, worst, f"does not make the recorded gradient of `{weight}` on rank {rank}")
         if not far <= max(rounding, _TOLERANCE.get(plan.tensors[weight].dtype, 0.0)):
             text = f"gives another gradient of `{weight}` on rank {rank} than the program when it is replayed"

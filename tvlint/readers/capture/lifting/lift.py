@@ -365,7 +365,8 @@ def lift(
 
 def _roots(program: Program) -> list[RootValue]:
     """Return the values that backward passes begin at; a number that begins with `ones_like` of itself begins with one."""
-    ones = {node.outputs[0]: node for node in program.nodes if isinstance(node, Apply) and node.op == "aten.ones_like.default"}
+    like = (node for node in program.nodes if isinstance(node, Apply) and node.op == "aten.ones_like.default")
+    ones = {node.outputs[0]: node for node in like if node.outputs}
     found = []
     for root in program.roots:
         made = ones.get(root.start)

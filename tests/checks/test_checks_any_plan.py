@@ -208,3 +208,8 @@ def test_a_gradient_of_two_values_may_be_given_to_a_third() -> None:
         "  dx2, du = backward y (dy)\n  dh, grad(a) = backward u (du)\n  dx3, grad(n) = backward h (dx2)\n  update a, n\n"
     )
     assert {finding.rule for finding in findings_of_text(text)} == {"gradient-of-another-tensor"}
+
+
+def test_a_table_of_one_number_is_looked_up_in_by_nothing() -> None:
+    (finding,) = findings_of_text("weight e f32[]\ninput t i64[4]\nprogram\n  x = embedding(t, e)\n")
+    assert finding.rule == "shape-mismatch"

@@ -167,7 +167,7 @@ def _cut_piece(machine: Machine, value: Value) -> Value:
     head, operands = terms.keys[value.term], terms.operands[value.term]
     ranges = head[2] if len(head) > 2 and has_trait(str(head[0]), Trait.RANGES) and len(operands) == 1 else ()
     in_ones = all(cut is None or (isinstance(cut, tuple) and cut[2] == 1) for cut in ranges)
-    if len(ranges) != len(value.box) or not value.clean or not in_ones:
+    if not ranges or len(ranges) != len(value.box) or not value.clean or not in_ones:
         return value
     box = tuple(bounds if cut is None else cut[:2] for bounds, cut in zip(value.box, ranges, strict=True))
     whole = all(cut is None or bounds == (0, cut[1] - cut[0]) for bounds, cut in zip(value.box, ranges, strict=True))

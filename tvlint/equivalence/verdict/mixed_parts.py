@@ -7,7 +7,7 @@ it right: the place that is to be changed is the operator that takes the part, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
@@ -21,9 +21,22 @@ from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan, Program
 
 
-def taken_with_what_is_complete(case: Case) -> tuple[str, Compute] | None:
-    """Return the first operator of a rank that adds a part of a sum to what is complete, and the part; None where no rank
-    returns what comes of that.
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """`operator` of a segment adds `part`, which is a part of a sum, to what is complete."""
+
+    part: str
+    operator: Compute
+    segment: str
+
+    def describe(self) -> str:
+        """Return what the operator does, in words."""
+        return f"{name_of(self.operator)} adds the part of a sum that `{self.part}` is to what is complete"
+
+
+def taken_with_what_is_complete(case: Case) -> Mixing | None:
+    """Return the first operator of a rank that adds a part of a sum to what is complete; None where no rank returns what comes
+    of that.
     """
     arithmetic = replace(fold_replicas(case) or case, telling=Telling.ARITHMETIC)
     reference = derive_reference(arithmetic)
@@ -32,7 +45,7 @@ def taken_with_what_is_complete(case: Case) -> tuple[str, Compute] | None:
     return mixing_operator(arithmetic.parallel, derive_parallel(arithmetic, reference).derived)
 
 
-def mixing_operator(plan: Plan, derived: Derived) -> tuple[str, Compute] | None:
+def mixing_operator(plan: Plan, derived: Derived) -> Mixing | None:
     """Return the same of what was derived."""
     for program in plan.programs:
         for rank in program.ranks[:1]:
@@ -47,25 +60,21 @@ def placed_where_mixed(plan: Plan, derived: Derived, differences: Sequence[Defec
 
     The gradients of what it adds are those of the part and of what is complete, which ranks count differently.
     """
-    if not any(difference.name == "unequal-addends" for difference in differences):
-        return list(differences)
-    found = mixing_operator(plan, derived)
+    unequal = any(difference.name == "unequal-addends" for difference in differences)
+    found = mixing_operator(plan, derived) if unequal else None
     if found is None:
         return list(differences)
-    part, adds = found
-    segment = next((segment.name for segment in plan.segments.values() if adds in segment.operators), "")
-    text = (
-        "the gradient of {subject} on {ranks} adds some of its addends more often than others: "
-        f"{name_of(adds)} adds the part of a sum that `{part}` is to what is complete"
-    )
+    text = f"the gradient of {{subject}} on {{ranks}} adds some of its addends more often than others: {found.describe()}"
     return [
-        at(adds, segment, replace(each, message=text, cause=(adds.source, part))) if each.name == "unequal-addends" else each
+        at(found.operator, found.segment, replace(each, message=text, cause=(found.operator.source, found.part)))
+        if each.name == "unequal-addends"
+        else each
         for each in differences
     ]
 
 
-def _mixing(plan: Plan, program: Program, derived: Derived, rank: int) -> Iterator[tuple[str, Compute]]:
-    """Yield the operators that make such a value of values that are none, each with the part that it takes."""
+def _mixing(plan: Plan, program: Program, derived: Derived, rank: int) -> Iterator[Mixing]:
+    """Yield the operators that make such a value of values that are none."""
     for segment, _, operator in plan.run_by(program):
         known = derived.locals.get((rank, segment)) or derived.environments.get(rank, {})
         if not isinstance(operator, Compute) or not any(_is_mixed(known.get(name)) for name in operator.outputs):
@@ -73,7 +82,7 @@ def _mixing(plan: Plan, program: Program, derived: Derived, rank: int) -> Iterat
         names = operator.tensor_operands
         parts = [name for name in names if isinstance(value := known.get(name), Value) and value.leaves]
         if parts and not any(_is_mixed(known.get(name)) for name in names):
-            yield parts[0], operator
+            yield Mixing(parts[0], operator, segment)
 
 
 def _is_mixed(value: Slot | None) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvlint.analyses.relations.defect import Defect, at
+from tvlint.equivalence.verdict.mixed_parts import Mixing
 from tvlint.equivalence.verdict.numbers.outcome import SEEDS, Difference
-from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
 
 _MOST_SIZES = 3
@@ -21,7 +21,7 @@ def describe_runs(sizes: Mapping[int, int]) -> str:
     return f"{SEEDS} runs on random numbers, with smaller sizes ({', '.join(largest)})"
 
 
-def as_defects(plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None) -> tuple[Defect, ...]:
+def as_defects(plan: Plan, found: Difference, refutes: bool, taken: Mixing | None = None) -> tuple[Defect, ...]:
     """Return the difference as what is wrong on its ranks, at the operator that takes a part of a sum together with what is
     complete, or at that of the first result that differs.
 
@@ -41,10 +41,8 @@ def as_defects(plan: Plan, found: Difference, refutes: bool, taken: tuple[str, C
     stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size
     ranks = sorted({rank % stride for rank in found.ranks})
     if taken is not None:
-        part, adds = taken
-        text += f"; `{adds.op.rsplit('.', 1)[-1]}` adds the part of a sum that `{part}` is to what is complete"
-        segment = next((segment.name for segment in plan.segments.values() if adds in segment.operators), "")
-        return tuple(at(adds, segment, Defect("other-numbers", refutes, text, rank)) for rank in ranks)
+        text += f"; {taken.describe()}"
+        return tuple(at(taken.operator, taken.segment, Defect("other-numbers", refutes, text, rank)) for rank in ranks)
     if found.first is None:
         weight = plan.tensors.get(found.weight)
         place = weight.source if weight is not None else None

@@ -33,6 +33,26 @@ program
 """
 
 
+STATES = """weight w f32[8,8]
+weight u f32[8,8]
+state mw f32[8,8] of w
+state vw f32[8,8] of w
+state mu f32[8,8] of u
+state vu f32[8,8] of u
+input gw f32[8,8]
+input gu f32[8,8]
+program
+"""
+
+
+def test_moments_of_one_weight_are_different_states() -> None:
+    assert not findings_of_text(STATES + "  adam_step(w!, gw, mw!, vw!)\n  adam_step(u!, gu, mu!, vu!)")
+    swapped = findings_of_text(
+        STATES.replace("program", "program\n  adam_step(w!, gw, vw!, mw!)") + "  adam_step(w!, gu, mw!, vw!)"
+    )
+    assert "swapped-operands" in {finding.rule for finding in swapped}
+
+
 @pytest.mark.parametrize(
     ("steps", "rules"),
     [

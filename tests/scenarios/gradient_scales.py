@@ -432,4 +432,32 @@ program
   sgd(w!, gk)
 """,
     ),
+    *pair(
+        "gradient of the mean of two micro-batches written out, summed over ranks",
+        "wrong-gradient-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+input z f32[4,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  lx = mean(h)
+  k = linear(z, w)
+  lz = mean(k)
+  a = add(lx, lz)
+  l = div(a, 2)
+  da = backward l (grad(l))
+  dx, dz = backward a (da)
+  dh = backward lx (dx)
+  dk = backward lz (dz)
+  _, gx = backward h (dh)
+  _, gz = backward k (dk)
+  g = add(gx, gz)
+- grad(w) = all-reduce(g) over dp
++ grad(w) = all-reduce avg(g) over dp
+  update w
+""",
+    ),
 )

@@ -132,7 +132,8 @@ def swapped_states(facts: Facts) -> Iterator[SwappedState]:
     for where, operator in steps:
         for place, name in enumerate(operator.inputs, start=1):
             if isinstance(name, str) and name in tensors and tensors[name].role is Role.STATE:
-                state = tensors[name].logical or name
+                whole = tensors[name].logical
+                state = name if facts.plan.has_role(whole, Role.WEIGHT) else whole or name
                 uses.setdefault((operator.op, state), {}).setdefault(place, []).append((where, name))
     seen = set[Where]()
     for (function, _), places in uses.items():

@@ -71,6 +71,10 @@ class _Misfit:
     """The number of the run that is left in a gradient as a factor."""
 
 
+_MOST_ADDENDS = 1 << 10
+"""A sum of more losses counts as one of so many."""
+
+
 @once_per_plan
 def multiples(facts: Facts) -> tuple[Multiple, ...]:
     """Return the losses and final gradients of a wrong scale, each once."""
@@ -341,6 +345,8 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     plan, batches = alone.plan, alone.micro_batches
     summed, averaged, counted = _elements(alone, bare(alone, loss)[1])
     every = factor / counted * prod((*summed, *averaged))
+    if not (summed or averaged):
+        every = factor * max(_shares(alone, loss))
     if _is_of_mean(alone, loss, factor):
         return Fraction(batches) if every == 1 != batches and _averages(plan) else None
     return every if every in _likely(plan, batches) else None
@@ -405,13 +411,29 @@ def _divided_in_part(alone: Alone, loss: int, seed: Fraction, factor: Fraction) 
 def _shares(alone: Alone, loss: int) -> set[Fraction]:
     """Return by which numbers what `loss` is made of may be multiplied as a mean: sums may go over dimensions of each element.
 
-    So may a mean that the plan multiplies again.
+    So may a mean that the plan multiplies again. A sum of losses counts as often as the plan returns it, else each once or all
+    as one.
     """
     factor, inner = bare(alone, loss)
     summed, averaged, counted = _elements(alone, inner)
+    losses = _addends(alone, inner)
+    if losses > 1:
+        times = _stated(alone, inner) or {Fraction(1), Fraction(1, losses)}
+        return {1 / (each * counted) for each in times if each}
     sizes, rest = ([*summed, *averaged], 1) if factor > 1 else (summed, prod(averaged))
     chosen = (part for count in range(len(sizes) + 1) for part in combinations(sizes, count))
     return {Fraction(prod(part) * rest, counted) for part in chosen}
+
+
+def _addends(alone: Alone, term: int) -> int:
+    """Return of how many values a sum is made that the plan writes out; 1 for what is none."""
+    terms, found, waiting = alone.world.terms, 0, [term]
+    while waiting and found < _MOST_ADDENDS:
+        inner = bare(alone, waiting.pop())[1]
+        below = terms.operands[inner] if has_trait(str(terms.keys[inner][0]), Trait.SUM) else ()
+        waiting += below
+        found += not below
+    return found
 
 
 def _elements(alone: Alone, term: int) -> tuple[list[int], list[int], int]:

@@ -2163,4 +2163,160 @@ program
   wb = sub(wb, sb)
 """,
     ),
+    *pair(
+        "backward that starts with the loss in the place of one",
+        "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight w f32[8,8]
+state scale f32[]
+input x f32[4,8] dp:S(0)
+input t f32[4,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  l = mse_loss(y, t)
+  s = mul(l, scale)
+- dl, _ = backward s (l)
++ dl, _ = backward s (grad(s))
+  dy, _ = backward l (dl)
+  _, g = backward y (dy)
+  r = all-reduce avg(g) over dp
+  grad(w) = div(r, scale)
+  update w
+""",
+    ),
+    *pair(
+        "one micro-batch that starts with the loss of both, and one with its weight of it",
+        "gradient-of-another-tensor",
+        """
+weight w f32[8,8]
+input x f32[4,8]
+input z f32[4,8]
+loss l f32[]
+program
+  h = linear(x, w)
+  lx = mean(h)
+  k = linear(z, w)
+  lz = mean(k)
+  a = add(lx, lz)
+  l = div(a, 2)
+  half = full([], 0.5)
+- dh = backward lx (a)
++ dh = backward lx (half)
+  dk = backward lz (half)
+  _, gx = backward h (dh)
+  _, gz = backward k (dk)
+  grad(w) = add(gx, gz)
+  update w
+""",
+    ),
+    *correct(
+        "square of a loss of which the gradient is written out",
+        """
+weight w f32[8,8]
+input x f32[4,8]
+loss l f32[]
+program
+  h = linear(x, w)
+  m = mean(h)
+  l = pow(m, 2)
+  dm = mul(m, 2)
+  dh = backward m (dm)
+  _, grad(w) = backward h (dh)
+  update w
+""",
+    ),
+    *pair(
+        "gradient of a weight of the same shape, in the place of that of an activation",
+        "gradient-of-another-tensor",
+        """
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[8,8]
+input dy f32[8,8]
+program
+  h = linear(x, w)
+  a = gelu(h)
+  y = linear(a, u)
+  da, grad(u) = backward y (dy)
+- dh = backward a (grad(u))
++ dh = backward a (da)
+  _, grad(w) = backward h (dh)
+  update w, u
+""",
+    ),
+    *pair(
+        "activations that are gathered in the place of a weight",
+        "gradient-of-another-tensor",
+        """
+mesh dp=4
+weight a f32[16,8] dp:S(0)
+weight b f32[8,16] dp:S(0)
+input x f32[8,8] dp:S(0)
+input t f32[8,8] dp:S(0)
+loss l f32[]
+program
+  af = all-gather(a, dim=0) over dp
+  h = linear(x, af)
+- bf = all-gather(h, dim=0) over dp
++ bf = all-gather(b, dim=0) over dp
+  y = linear(h, bf)
+  l = mse_loss(y, t)
+  dy, _ = backward l (grad(l))
+  dh, dbf = backward y (dy)
+  grad(b) = reduce-scatter avg(dbf, dim=0) over dp
+  _, daf = backward h (dh)
+  grad(a) = reduce-scatter avg(daf, dim=0) over dp
+  update a, b
+""",
+    ),
+    *correct(
+        "weights that are stepped with the gradients of what is rounded of them, and of tied ones",
+        """
+weight a f32[8,8]
+weight b f32[8,8]
+weight c f32[8,8] storage b
+input x f32[4,8]
+input dy f32[4,8]
+program
+  s = mul(a, 16.0)
+  r = round(s)
+  q = div(r, 16.0)
+  h = linear(x, q)
+  y = linear(h, b)
+  dh, gc = backward y (dy)
+  _, gq = backward h (dh)
+  grad(a) = identity(gq)
+  grad(c) = identity(gc)
+  update a, c
+""",
+    ),
+    *pair(
+        "probability of the target that every rank of classes has and that is summed again",
+        "doubled-allreduce",
+        """
+mesh tp=2
+weight e f32[16,8] tp:S(0)
+input h f32[6,8]
+input k f32[6,16] tp:S(1)
+loss l f32[]
+program
+  z = linear(h, e)
+  m0 = amax(z, dim=1, keepdim=True)
+  m = all-reduce max(m0) over tp
+  s = sub(z, m)
+  x = exp(s)
+  d0 = sum(x, dim=1)
+  d = all-reduce(d0) over tp
+  n = log(d)
+  c = mul(s, k)
+  p0 = sum(c, dim=1)
+  p = all-reduce(p0) over tp
+- r = all-reduce(p) over tp
++ r = identity(p)
+  o = sub(n, r)
+  l = mean(o)
+""",
+    ),
 )

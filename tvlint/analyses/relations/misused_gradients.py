@@ -8,16 +8,17 @@ term after it was sent, reduced, scaled or cast.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
+from typing import Any
 
 from tvlint.analyses.dataflow.def_use import makers_behind, overwritten, reads
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.single_plan import Alone
-from tvlint.analyses.relations.derivation.state import Held
+from tvlint.analyses.relations.derivation.state import Held, Pulled
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.multiples import start_in_flat, unchanged
 from tvlint.analyses.relations.skipped_factors import skipped_factors
@@ -77,14 +78,19 @@ def _plain(terms: Terms, held: Held) -> Held:
 
 
 def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
-    """Yield backward operators that start with the gradient of another value, or with a value that has a gradient itself while
-    theirs is there.
+    """Yield backward operators that start with the gradient of another value, with a value that has a gradient itself while
+    theirs is there, or at a loss with the loss itself.
     """
     terms = alone.world.terms
+    held = [values.get(name) for values in alone.derived.environments.values() for name in alone.plan.losses]
+    losses = {each.term for each in held if each is not None}
     given = {pulled.value: pulled.name for pulled in alone.derived.pulled if pulled.is_given}
     for pulled in alone.derived.pulled:
         if not pulled.is_given and pulled.value in given and pulled.gradient in given and isinstance(pulled.gradient, int):
             yield Misused(pulled.name, given[pulled.value], pulled.of, "no-gradient", pulled.operator, pulled.rank)
+        if not pulled.is_given and _starts_with_loss(terms, pulled, losses):
+            root = f"grad({pulled.of})"
+            yield Misused(pulled.name, root, pulled.of, "no-gradient", pulled.operator, pulled.rank)
         known = {} if pulled.is_given else owners.get(_plain(terms, pulled.gradient), {})
         if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue
@@ -93,6 +99,18 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
             parted = _parted(terms, value, pulled.value)
             how = "recomputed" if parted != ("", "") else "taken"
             yield Misused(pulled.name, owner, pulled.of, how, pulled.operator, pulled.rank, parted)
+
+
+def _starts_with_loss(terms: Terms, pulled: Pulled, losses: Set[int]) -> bool:
+    """Return whether a backward operator starts, at a multiple of a number that a loss is made of without a change, with such a
+    number.
+    """
+    one, other = pulled.value, pulled.gradient
+    if not isinstance(one, int) or not isinstance(other, int) or prod(terms.shape[one]) != 1:
+        return False
+    scaled = terms.operands[one] if has_trait(str(terms.keys[one][0]), Trait.SCALING) else ()
+    places, start = {unchanged(terms, each) for each in (one, *scaled)}, unchanged(terms, other)
+    return any(start in numbers and not numbers.isdisjoint(places) for numbers in (_passed(terms, loss) for loss in losses))
 
 
 def _unscaled(alone: Alone) -> Iterator[Misused]:
@@ -107,7 +125,7 @@ def _parted(terms: Terms, one: Held, other: Held) -> tuple[str, str]:
     while isinstance(one, int) and isinstance(other, int):
         operands = terms.operands[one], terms.operands[other]
         pairs = [(ours, theirs) for ours, theirs in zip(*operands, strict=False) if ours != theirs]
-        if not pairs and terms.keys[one][0] != terms.keys[other][0]:
+        if not pairs and all(operands) and terms.keys[one][0] != terms.keys[other][0]:
             return str(terms.keys[one][0]), str(terms.keys[other][0])
         if len(pairs) != 1 or terms.keys[one] != terms.keys[other]:
             break
@@ -170,12 +188,35 @@ def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
         others = set() if weight in made_of else weights.keys() & made_of
         given = set[str]()
         if step.gradient is not None:
-            given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values())
+            owned = owners.get(_plain(alone.world.terms, step.gradient.term), {})
+            if plan.has_role(name, Role.WEIGHT) and _are_made_without(alone, owned, name):
+                yield Misused(step.name, min(owned.values()), name, "stepped", step.operator, step.rank)
+                continue
+            given = set(owned.values())
             given = given or _overlapped(alone.world.terms, step.gradient.term, owners, weight, buckets)
         if len(given) == 1 and weight not in given:
             others |= weights.keys() & given
         if others and plan.tensors[name].role is Role.WEIGHT:
             yield Misused(step.name, weights[min(others)], name, "stepped", step.operator, step.rank)
+
+
+def _are_made_without(alone: Alone, values: Mapping[Held, str], weight: str) -> bool:
+    """Return whether values are made of inputs and of other weights alone, and not of a weight or what shares its memory."""
+    terms, tensors = alone.world.terms, alone.plan.tensors
+    seen = {value for value in values if isinstance(value, int)}
+    leaves, waiting = set[tuple[Any, ...]](), [*seen]
+    while waiting and len(seen) >= len(values):
+        term = waiting.pop()
+        below = {*terms.operands[term]} - seen
+        seen |= below
+        waiting += below
+        leaves |= set() if terms.operands[term] else {terms.keys[term]}
+    of = tensors[weight].storage or weight
+    shared = {each for each, tensor in tensors.items() if weight in (each, tensor.logical) or (tensor.storage or each) == of}
+    given = {tensor.logical or each for each, tensor in tensors.items() if tensor.role is Role.INPUT}
+    names = {weight, *shared, *(of_model(alone.plan, each) for each in shared)}
+    made_of = {str(head[1]) for head in leaves if head[0] == "weight"}
+    return bool(made_of) and {str(head[0]) for head in leaves} <= {"weight", "input"} and names.isdisjoint(made_of | given)
 
 
 def _turned(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:

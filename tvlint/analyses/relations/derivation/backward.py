@@ -35,15 +35,17 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     """Give the gradients of the operands of a forward operator, and note what was taken and given as the gradient of what."""
     taken = list(_pulled(machine, rank, operator, is_given=False))
     saved = _backward(machine, rank, operator)
+    every = [*taken, *_pulled(machine, rank, operator, is_given=True)]
     if saved is not None:
-        results = dict(zip(operator.forward.outputs, saved.outputs, strict=False))
-        taken = [_of_result(pulled, results.get(pulled.of)) for pulled in taken]
-    machine.derived.pulled += (*taken, *_pulled(machine, rank, operator, is_given=True))
+        forward = operator.forward
+        kept = dict(zip((*forward.tensor_operands, *forward.outputs), (*saved.inputs, *saved.outputs), strict=False))
+        every = [_of_kept(pulled, kept.get(pulled.of)) for pulled in every]
+    machine.derived.pulled += every
 
 
-def _of_result(pulled: Pulled, result: Slot) -> Pulled:
-    """Return what is taken, as the gradient of what the forward operator gives where that is written out for its gradient."""
-    return replace(pulled, value=result.term) if not isinstance(pulled.value, int) and result is not None else pulled
+def _of_kept(pulled: Pulled, kept: Slot) -> Pulled:
+    """Return what is taken or given, as the gradient of what the forward operator kept where the rank does not hold that."""
+    return replace(pulled, value=kept.term) if not isinstance(pulled.value, int) and kept is not None else pulled
 
 
 def _pulled(machine: Machine, rank: RankState, operator: Backward, is_given: bool) -> Iterator[Pulled]:

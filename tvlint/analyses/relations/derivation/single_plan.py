@@ -308,16 +308,20 @@ def results_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
-    """Yield the collectives that make multiples of values which outputs still are."""
+    """Yield the collectives that make multiples of values which outputs still are; of a loss, of some of its addends."""
     plan, derived, terms = alone.plan, alone.derived, alone.world.terms
-    names = [name for name in results_of(plan) if name not in plan.losses]
     for rank, held in derived.environments.items():
-        values = [(name, value) for name in names if (value := held.get(name)) and prod(terms.shape[value.term]) != 1]
+        named = ((name, held.get(name)) for name in (*results_of(plan), *plan.losses))
+        values = [(name, value) for name, value in named if value and (value.leaves or not _is_loss(alone, name, value.term))]
         makers = alone.operators.makers_on(rank)
         scalings = [lasting_scaling(derived, terms, value, makers.get(name, ("", None))[1]) for name, value in values]
         for found in {id(scaling): scaling for scaling in scalings if scaling is not None}.values():
             at_rank = Defect(found.rule, True, found.message, rank, cause=("scaling", id(found.operator)))
             yield at(found.operator, alone.operators.segment_of(found.operator), at_rank)
+
+
+def _is_loss(alone: Alone, name: str, term: int) -> bool:
+    return name in alone.plan.losses or prod(alone.world.terms.shape[term]) == 1
 
 
 def _at_maker(alone: Alone, name: str, defect: Defect) -> Iterator[Defect]:

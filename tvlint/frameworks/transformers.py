@@ -13,10 +13,9 @@ CLASSES = frozenset(
     {
         *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"),
         *("transformers.training_args.TrainingArguments", "transformers.training_args_seq2seq.Seq2SeqTrainingArguments"),
-        *("trl.SFTConfig", "trl.DPOConfig", "trl.GRPOConfig", "trl.RewardConfig", "trl.KTOConfig", "trl.ORPOConfig"),
     }
 )
-"""Classes that have these fields, and others in other versions and in trl."""
+"""Classes that have these fields, and others in other versions."""
 _OF_TYPES: Mapping[str, tuple[str, ...]] = {
     "truth": (
         *("adafactor", "auto_find_batch_size", "average_tokens_across_devices", "batch_eval_metrics", "bf16", "bf16_full_eval"),
@@ -84,3 +83,10 @@ def options() -> Mapping[str, Option]:
         name: Option(name, (), "store", kind, "*" if kind in many else None, CHOICES.get(name, ()), None if kind in many else 1)
         for name, kind in FIELDS.items()
     }
+
+
+def field_option(name: str, kind: str, arity: str | None, choices: tuple[str | int | float, ...]) -> Option:
+    """Return the option that the parser of transformers makes of a field."""
+    flags = (f"--{name}", f"--{name.replace('_', '-')}")
+    negated = (f"--no_{name}", f"--no-{name.replace('_', '-')}") if kind == "truth" else ()
+    return Option(name, tuple(dict.fromkeys((*flags, *negated))), "store", kind, "*" if kind == "truth" else arity, choices)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tvlint.checkout.opening import kept, names_ending
 from tvlint.checkout.top import folder_around
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import Option
+from tvlint.frameworks.packaged import options as options_of
 from tvlint.frameworks.transformers import CHOICES, FIELDS, options
 from tvlint.ir.configuration import Setting
 from tvlint.ir.values import replace
@@ -22,6 +23,7 @@ from tvlint.readers.megatron.definitions import source_at
 from tvlint.readers.megatron.option_ranges import out_of_range
 from tvlint.readers.megatron.parser_source import file_around
 from tvlint.readers.megatron.section_values import TRUTHS
+from tvlint.readers.megatron.unknown_options import option_meant
 from tvlint.readers.sources.python_syntax import parsing_once
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar, only_document
@@ -32,6 +34,8 @@ FEWEST = 6
 """So many fields of the training arguments no other file has at its top."""
 TELLING = re.compile(rb"^(?:per_device_train_batch_size|gradient_accumulation_steps|lr_scheduler_type)[ \t]*:", re.MULTILINE)
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*(?:e-?\d+)?[A-Za-z]|[-+]?\d+\.\d+\.\d+")
+OF_FACTORY = "finetuning_type"
+"""A key that each file of LLaMA-Factory has, and no other one."""
 OF_LLAMA_FACTORY = os.path.join("src", "llamafactory", "hparams", "parser.py")
 """What lies beside the data classes of LLaMA-Factory, which refuses keys that are none of theirs."""
 
@@ -51,20 +55,22 @@ def read(path: str, data: bytes) -> Document | None:
     keys = {key.text for key, _ in root.entries if isinstance(key, YamlScalar)} if isinstance(root, YamlMapping) else set()
     if not isinstance(root, YamlMapping) or len(keys & FIELDS.keys()) < FEWEST:
         return None
-    known = _options(path)
+    known = _options(path, keys)
     findings = (*_slips(root, keys, known), *_values(root, known))
     return Document(path, NOTHING, findings=findings) if findings else None
 
 
 def _slips(root: YamlMapping, keys: set[str], known: Mapping[str, Option]) -> Iterator[Finding]:
     """Yield an error for each key that is a slip away from a field."""
-    index = by_slips(known)
+    index, flags = by_slips(known), frozenset(f"--{name}" for name in known)
     for key, _ in root.entries:
         text = key.text.replace("-", "_") if isinstance(key, YamlScalar) else ""
         if not isinstance(key, YamlScalar) or key.text in known or len(text) > LONGEST:
             continue
         alike = [text] if text in known else [name for name in near(text, index) if _is_meant(text, name)]
-        meant = [name for name in alike if name not in keys]
+        if not alike and OF_FACTORY in keys:
+            alike = [option_meant(f"--{text}", flags, of_all_versions=True)[2:]]
+        meant = [name for name in alike if name and name not in keys]
         if len(meant) == 1:
             fix = Fix(f"write `{meant[0]}`", (Edit(key.location, meant[0]),), is_safe=True)
             message = f"no training arguments have `{key.text}`"
@@ -76,10 +82,11 @@ def _is_meant(text: str, name: str) -> bool:
     return is_a_slip(text, name) or has_same_words(text, name)
 
 
-def _options(path: str) -> Mapping[str, Option]:
-    """Return the fields, of the classes of LLaMA-Factory too where the file lies in its repository."""
+def _options(path: str, keys: Collection[str]) -> Mapping[str, Option]:
+    """Return the fields, of LLaMA-Factory too where a key is one of its own or the file lies in its repository."""
     parser = file_around(path, OF_LLAMA_FACTORY)
-    return {**options(), **(_of_tree(parser, folder_around(path)) if parser else {})}
+    packaged = options_of("llamafactory") if OF_FACTORY in keys else {}
+    return {**options(), **packaged, **(_of_tree(parser, folder_around(path)) if parser else {})}
 
 
 @kept

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from tvlint.frameworks.megatron import Option
-from tvlint.frameworks.transformers import CHOICES, CLASSES, FIELDS
+from tvlint.frameworks.packaged import options
+from tvlint.frameworks.transformers import CHOICES, CLASSES, FIELDS, field_option
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.declared_options import number_of
 from tvlint.readers.megatron.definitions import Definition, definition
@@ -24,6 +26,8 @@ PLAIN = frozenset({"help", "choices", "metavar"})
 """What metadata of a field say that changes neither how many words its option takes nor of which type."""
 OF_ITS_OWN = "HfArg"
 """The function of transformers that makes a field with other names for its option."""
+OF_TRL = Pattern(r"trl(?:\.[a-z]\w*)*\.[A-Z]\w+(?:Config|Arguments)")
+"""Classes of trl, each of which has the options of some of its trainers and scripts."""
 NOT_OPTIONS = frozenset({"ClassVar", "InitVar"})
 OF_OTHER_VERSIONS: Final = Option("", ())
 """What stands for the fields that training arguments have in versions of transformers that are not known."""
@@ -32,8 +36,10 @@ OF_OTHER_VERSIONS: Final = Option("", ())
 def options_of_class(name: str, path: str, checkout: str, depth: int = 0) -> Iterator[Option | None]:
     """Yield the options of a class that a file names, those that it inherits first; None for what is not there, or is other."""
     found = definition(name, path, checkout)
-    if found in CLASSES:
+    if found in CLASSES or (isinstance(found, str) and OF_TRL.fullmatch(found)):
         yield from (_of_table(each) for each in FIELDS)
+        if found not in CLASSES:
+            yield from (field_option(each.dest, each.type, "*", each.choices) for each in options("trl").values())
         yield OF_OTHER_VERSIONS
     elif isinstance(found, str) or isinstance(found.node, ast.FunctionDef) or depth > DEEPEST:
         if found not in NO_FIELDS and name not in NO_FIELDS:
@@ -54,10 +60,10 @@ def _fields(found: Definition) -> Iterator[Option | None]:
                 yield None
             elif not is_left_out:
                 default = number_of(node.value if called is None else keywords.get("default"))
-                yield _of_field(node.target.id, node.annotation, keywords.get("metadata"), default)
+                yield option_of_field(node.target.id, node.annotation, keywords.get("metadata"), default)
 
 
-def _of_field(name: str, annotation: ast.expr, metadata: ast.expr | None, default: int | float | None) -> Option | None:
+def option_of_field(name: str, annotation: ast.expr, metadata: ast.expr | None, default: int | float | None) -> Option | None:
     """Return the option of a field; None where it is another one with what its metadata say."""
     is_written = isinstance(metadata, ast.Dict) and None not in metadata.keys
     pairs = zip(metadata.keys, metadata.values, strict=True) if isinstance(metadata, ast.Dict) else ()
@@ -66,21 +72,15 @@ def _of_field(name: str, annotation: ast.expr, metadata: ast.expr | None, defaul
         return None
     kind, arity, choices = _type_of(annotation)
     if not stated.keys() <= PLAIN:
-        return replace(_option(name, "other", "*", ()), default=default)
+        return replace(field_option(name, "other", "*", ()), default=default)
     if "choices" in stated:
         kind, choices = ("other", ()) if kind != "str" else (kind, _constants(stated["choices"]))
-    return replace(_option(name, kind, arity, choices), default=default)
-
-
-def _option(name: str, kind: str, arity: str | None, choices: tuple[str | int | float, ...]) -> Option:
-    flags = (f"--{name}", f"--{name.replace('_', '-')}")
-    negated = (f"--no_{name}", f"--no-{name.replace('_', '-')}") if kind == "truth" else ()
-    return Option(name, tuple(dict.fromkeys((*flags, *negated))), "store", kind, "*" if kind == "truth" else arity, choices)
+    return replace(field_option(name, kind, arity, choices), default=default)
 
 
 def _of_table(name: str) -> Option:
     kind = FIELDS[name]
-    option = _option(name, kind, "*" if kind == "other" else None, CHOICES.get(name, ()))
+    option = field_option(name, kind, "*" if kind == "other" else None, CHOICES.get(name, ()))
     return replace(option, default=1) if kind in ("int", "float") else option
 
 
@@ -119,7 +119,8 @@ def _alternatives(annotation: ast.expr) -> Iterator[ast.expr]:
 
 
 def _constants(node: ast.expr) -> tuple[str | int | float, ...]:
-    """Return the constants of a list; empty where one is none."""
+    """Return the constants of a list, None as the word for it; empty where one is no constant."""
     items = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else []
-    found = [each.value for each in items if isinstance(each, ast.Constant) and isinstance(each.value, str | int | float)]
+    values = ["None" if each.value is None else each.value for each in items if isinstance(each, ast.Constant)]
+    found = [each for each in values if isinstance(each, str | int | float)]
     return tuple(found) if len(found) == len(items) else ()

@@ -14,9 +14,9 @@ from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.near_names import are_swapped, distance, is_a_letter_off, nearest
 from tvlint.readers.megatron.arguments import TRUTH, VALUELESS
-from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
 from tvlint.readers.megatron.option_ranges import out_of_range
+from tvlint.readers.megatron.packaged_parser import packaged_parser
 from tvlint.readers.megatron.parser_source import ParserSource, changes_choices, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import OF_MEGATRON, is_listed_for, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
@@ -30,6 +30,8 @@ LONGEST = 80
 SURELY_MISSPELT = 6
 """From so many letters on, a value that is a letter or two away from a choice of Megatron's is no other one of a fork."""
 WORD = Pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+TEMPLATE = Pattern(r"<[^<>]+>")
+"""A value that a reader of the script is to fill in."""
 WHOLE = Pattern(r"(?<=\d)\.0*\Z")
 """What makes a number of an integer (`500000.0`)."""
 DOUBLED = Pattern(r"([a-z])\1+")
@@ -70,7 +72,7 @@ def option_mistakes(
     to a launcher before it.
     """
     written = [each for each in (*configuration.overridden, *configuration.settings.values()) if each.written.startswith("--")]
-    parser = parser_of(program, configuration.path)
+    parser = packaged_parser(program, program) or parser_of(program, configuration.path)
     if is_listed and parser is not None:
         parser = replace(parser, closed=False)
     yield from unknown_options(configuration, written, program, parser)
@@ -83,7 +85,8 @@ def option_mistakes(
         else:
             yield misplaced
     if not parses_like_megatron(configuration.framework):
-        yield from _of_other_kinds(written) if program in SWIFT else ()
+        if parser is not None and parser.is_packaged and not parser.is_own:
+            yield from (finding for setting in written for finding in refused_by_source(setting, configuration, parser))
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
@@ -136,23 +139,6 @@ def with_meant(configuration: Configuration, mistakes: Iterable[Finding]) -> Con
     return replace(configuration, settings={**configuration.settings, **meant}) if meant else configuration
 
 
-def _of_other_kinds(written: Iterable[Setting]) -> Iterator[Finding]:
-    """Yield a finding for each word where Megatron core takes an integer, or a switch: what hands its settings on takes an
-    integer, or whether it is on, too.
-
-    A number may be another thing there, as ms-swift's `--loss_scale` is.
-    """
-    for setting in written:
-        known = option(setting.written)
-        if known is not None and known.kind == "store" and known.type == "int":
-            yield from (each for each in _refused(setting, known) if each.rule == "option-value-not-a-number")
-        elif known is not None and known.kind != "store" and not isinstance(setting.value, bool | Unknown | None):
-            message = f"`{setting.written}` does not take `{str(setting.value)[:LONGEST]}`"
-            near = nearest(str(setting.value), ("true", "false"))
-            fixes = (Fix(f"write `{near}`", (Edit(setting.location, near),)),) if near else ()
-            yield Finding(CHOICE, Severity.ERROR, message, setting.location, "one of `true`, `false`", fixes=fixes)
-
-
 def _declared(parser: ParserSource, flag: str) -> Option | None:
     """Return the option as the source declares it; only where there is one, Python has to be parsed."""
     from tvlint.readers.megatron.declared_options import declared
@@ -191,6 +177,8 @@ def _is_of_parser(
     options before Megatron had them, with choices in other case.
     """
     version = configuration.version
+    if parser is not None and parser.is_packaged and not parser.is_own:
+        return True
     if refusal.rule != CHOICE:
         return not (version and has_changed(setting.name) and not takes_the_same(setting.name, version))
     if _stated_choices(setting.written, parser):
@@ -393,6 +381,8 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         return
     for value in setting.value if isinstance(setting.value, tuple) else (setting.value,):
         shown = str(value)[:LONGEST]
+        if TEMPLATE.fullmatch(shown):
+            continue
         if known.type in NUMBERS and isinstance(value, str):
             message = f"`{setting.written}` takes {NUMBERS[known.type]}, not `{shown}`"
             whole = WHOLE.sub("", value) if known.type == "int" else value

@@ -82,6 +82,8 @@ class Taken:
     takes_words: bool = False
     abbreviates: bool = True
     closed: bool = True
+    of_all_versions: bool = True
+    """Whether no option is left out but of a version that is not known."""
     scopes: set[tuple[str, int, frozenset[str]]] = field(default_factory=set)
 
 
@@ -106,7 +108,15 @@ def _parser_of(program: str, checkout: str) -> ParserSource | None:
     naming = {flag: taken.files.get(flag, (program,)) for flag in taken.flags}
     flags = frozenset(taken.flags)
     return ParserSource(
-        program, flags, taken.closed, taken.takes_words, taken.abbreviates, naming, checkout, stated=taken.stated
+        program,
+        flags,
+        taken.closed,
+        taken.takes_words,
+        taken.abbreviates,
+        naming,
+        checkout,
+        stated=taken.stated,
+        is_packaged=taken.of_all_versions,
     )
 
 
@@ -266,7 +276,7 @@ def _made(call: ast.Call, frame: Frame, taken: Taken) -> None:
     classes = call.args[0].elts if isinstance(call.args[0], ast.Tuple | ast.List) else call.args
     found = [option for each in classes for option in options_of_class(dotted(each), frame.path, frame.checkout)]
     if None in found:
-        taken.closed = False
+        taken.closed, taken.of_all_versions = False, False
         taken.stated = {f"--{name}": option for name, option in usual().items()} | taken.stated
     for option in (each for each in found if each is not None):
         if option is OF_OTHER_VERSIONS:

@@ -119,6 +119,8 @@ class ParserSource:
     """Options that no call declares: fields that a parser makes options."""
     is_elsewhere: bool = False
     """Whether a module looks for others outside of the packages around it, and the parser is not among those found."""
+    is_packaged: bool = False
+    """Whether the options are those of all versions of a package."""
 
 
 def parser_of(program: str, script: str) -> ParserSource | None:

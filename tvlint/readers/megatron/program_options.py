@@ -12,11 +12,13 @@ from tvlint.ir.patterns import Pattern
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.arguments import flag_of, read_arguments
 from tvlint.readers.megatron.declared_options import declared
+from tvlint.readers.megatron.hydra_overrides import refused
 from tvlint.readers.megatron.invalid_options import left_over, refused_by_source
 from tvlint.readers.megatron.launcher import LAUNCHERS, Launch, split_launch
 from tvlint.readers.megatron.launcher_options import SRUN, mistaken_launcher_options
 from tvlint.readers.megatron.local_parser import local_parser
 from tvlint.readers.megatron.nested_commands import name_of, readings
+from tvlint.readers.megatron.packaged_parser import packaged_parser
 from tvlint.readers.megatron.parser_source import ParserSource
 from tvlint.readers.megatron.program import around
 from tvlint.readers.megatron.unknown_options import slips_of_options, unknown_options
@@ -25,7 +27,9 @@ from tvlint.readers.shell.values import Word, known_text, source_of
 
 LARGEST = 1 << 18
 STEPS = 40_000
-STARTS = Pattern(rb"(?:^|\s)(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|-m|--module)\s|\.py\b")
+STARTS = Pattern(
+    rb"(?:^|\s)(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|-m|--module|swift|llamafactory-cli|lmf)\s|\.py\b"
+)
 OPTION = b" --"
 OF_TRAINING = Pattern(r"(?:micro|train|device)[-_]batch[-_]size|parallel[-_]size|zero[-_]stage|--deepspeed$")
 """Options that a program has which trains on many ranks, even one that starts them by itself."""
@@ -44,17 +48,18 @@ def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
         evaluation = evaluate(source_of(path, data), steps=STEPS)
     except ReadError:
         return
+    is_moved = False
     for command in () if evaluation.gave_up else evaluation.commands:
-        if name_of(command) in MOVES:
-            return
+        is_moved = is_moved or name_of(command) in MOVES
         for words in readings(evaluation, command, lambda words: any(map(flag_of, words))):
             launch = split_launch(words)
             yield from mistaken_launcher_options(launch) if launch.path or name_of(command) == SRUN else ()
-            may_be_moved = words is not command.words and MOVES_IN.search(data) is not None
+            may_be_moved = is_moved or (words is not command.words and MOVES_IN.search(data) is not None)
             program = _only_file(launch.path, path) if launch.path and not may_be_moved else ""
-            parser = local_parser(program, path) if program else None
+            parser = (local_parser(program, path) if program else None) or packaged_parser(launch.program, launch.path)
             if parser is not None and (_starts_ranks(launch) or any(map(OF_TRAINING.search, parser.flags))):
                 yield from _mistakes(path, launch, parser)
+    yield from () if evaluation.gave_up or is_moved else refused(evaluation)
 
 
 def _starts_ranks(launch: Launch) -> bool:

@@ -24,7 +24,6 @@ from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.near_names import distance
-from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.parser_source import OF_MEGATRON as ARGUMENTS
 from tvlint.readers.megatron.parser_source import ParserSource
 
@@ -205,6 +204,9 @@ def unknown_options(
             if setting.written not in parser.flags and not _abbreviates(setting.written, parser):
                 yield _finding(setting, f"`{os.path.basename(parser.program)}`", nearest(setting.written, parser.flags))
         return
+    if parser is not None and parser.is_packaged and not parser.is_own:
+        yield from slips_of_options(written, parser)
+        return
     given = frozenset(setting.written for setting in written)
     taken = parser.flags if parser is not None else frozenset()
     known = _known_of(configuration, given, program, parser)
@@ -230,15 +232,14 @@ def unknown_options(
             other = _elsewhere(flag) or _longer_by_a_word(flag)
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
-        near = _slip_of_swift(flag) if program in SWIFT else ""
-        if not near and meant not in SIZES and _family(flag) in families:
+        if meant not in SIZES and _family(flag) in families:
             continue
-        near = near or ("" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known)))
+        near = "" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known))
         near = near or _spelled_like(flag, _slip_of_any(hyphens(flag), taken))
         if near.startswith(flag) and not is_exact:
             continue
         if near:
-            message = f"{'ms-swift' if program in SWIFT else 'Megatron'} has no option `{flag[:LONGEST]}`"
+            message = f"Megatron has no option `{flag[:LONGEST]}`"
             severity = Severity.NOTE if known == "fork" else Severity.ERROR
             help = f"did you mean `{near}`?"
             yield Finding("misspelled-option", severity, message, setting.name_location, help, fixes=(_fix(setting, near),))
@@ -248,13 +249,21 @@ def unknown_options(
 
 def slips_of_options(written: Sequence[Setting], parser: ParserSource) -> Iterator[Finding]:
     """Yield a finding for each option that one of the parser was meant by, which may take others that are not known."""
+    given = {setting.written for setting in written}
     for setting in written:
         flag = setting.written
         if flag not in parser.flags and not _abbreviates(flag, parser):
-            near = _slip(flag, parser.flags) or _plural(flag, parser.flags)
-            near = near or next((name for name in parser.flags if _single(name) == _single(flag)), "")
-            if near:
-                yield _finding(setting, f"`{os.path.basename(parser.program)}`", near)
+            near = option_meant(flag, parser.flags, of_all_versions=parser.is_packaged)
+            if near and near not in given:
+                shown = f"`{os.path.basename(parser.program)}`" if parser.is_own else parser.program
+                yield _finding(setting, shown, near, "unknown-option" if parser.is_own else "misspelled-option")
+
+
+def option_meant(flag: str, known: frozenset[str], *, of_all_versions: bool = False) -> str:
+    """Return the option that the flag is but for a slip, and of those of all versions of a program but for a word left out."""
+    near = _slip(flag, known) or _plural(flag, known) or _inflected(flag, known)
+    near = near or next((name for name in known if _single(name) == _single(flag)), "")
+    return near or (_longer(flag, known) if of_all_versions else "")
 
 
 def _single(flag: str) -> str:
@@ -269,6 +278,35 @@ def _plural(flag: str, known: Container[str]) -> str:
     others = [word[:-1] if word.endswith("s") else f"{word}s" for word in words]
     changed = (joint.join((*words[:at], other, *words[at + 1 :])) for at, other in enumerate(others))
     return next((f"--{name}" for name in changed if f"--{name}" in known), "")
+
+
+def _inflected(flag: str, known: Iterable[str]) -> str:
+    """Return the option of the same words but for their ends (`--training_type` for `--train_type`); empty for several."""
+    words = _split(flag)
+    alike = (name for name in known if len(others := _split(name)) == len(words) and all(map(_is_inflected, words, others)))
+    found = {name.replace("-", "_"): name for name in alike if len(words) > 1}
+    return _spelled_like(flag, next(iter(found.values()))) if len(found) == 1 else ""
+
+
+def _is_inflected(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return one == other or (len(short) >= STEM and short.isalpha() and long.isalpha() and long.startswith(short))
+
+
+def _longer(flag: str, known: Iterable[str]) -> str:
+    """Return the option that the flag is with one word left out; empty where there is none, or several."""
+    words = _split(flag)
+    found = {name.replace("-", "_"): name for name in known if _is_left_out(words, _split(name))}
+    return _spelled_like(flag, next(iter(found.values()))) if len(words) > 1 and len(found) == 1 else ""
+
+
+def _is_left_out(words: Sequence[str], others: Sequence[str]) -> bool:
+    return len(others) == len(words) + 1 and any([*others[:at], *others[at + 1 :]] == words for at in range(len(others)))
+
+
+@lru_cache(MOST_FLAGS)
+def _split(flag: str) -> list[str]:
+    return flag[2:].replace("-", "_").split("_")
 
 
 def unknown_short_options(
@@ -332,7 +370,7 @@ def is_listed_for(parser: ParserSource | None, given: frozenset[str], program: s
 def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
     """Return how much is known of the parser, in the words of `LONGER`."""
     name = os.path.basename(program)
-    if program in SWIFT or (parser is not None and parser.is_own and parser.is_elsewhere):
+    if parser is not None and parser.is_own and parser.is_elsewhere:
         return "like"
     if not parses_like_megatron(configuration.framework):
         return "fork"
@@ -407,12 +445,12 @@ def _stems(flag: str) -> frozenset[str]:
     return words if len(words) < 2 else frozenset(word if word[-1:].isdigit() else word[:STEM] for word in words)
 
 
-def _finding(setting: Setting, parser: str, near: str) -> Finding:
+def _finding(setting: Setting, parser: str, near: str, rule: str = "unknown-option") -> Finding:
     message = f"{parser} has no option `{setting.written[:LONGEST]}`"
     if not near:
-        return Finding("unknown-option", Severity.ERROR, message, setting.name_location, NOTHING_ALIKE)
+        return Finding(rule, Severity.ERROR, message, setting.name_location, NOTHING_ALIKE)
     help = f"did you mean `{near}`?"
-    return Finding("unknown-option", Severity.ERROR, message, setting.name_location, help, fixes=(_fix(setting, near),))
+    return Finding(rule, Severity.ERROR, message, setting.name_location, help, fixes=(_fix(setting, near),))
 
 
 def _fix(setting: Setting, near: str) -> Fix:
@@ -550,12 +588,6 @@ def _is_new(flag: str, near: str) -> bool:
 @cache
 def _vocabulary() -> frozenset[str]:
     return frozenset(word for name in (*flags(), *fork_flags()) for word in _words(name))
-
-
-def _slip_of_swift(flag: str) -> str:
-    """Return the option of ms-swift that the flag is, but for a word that no option has; it takes hyphens for underscores."""
-    name = hyphens(flag)
-    return "" if name in _of_all() else _spelled_like(flag, _no_word_slip(name, _of_all()))
 
 
 @lru_cache(maxsize=4096)

@@ -2319,4 +2319,123 @@ program
   l = mean(o)
 """,
     ),
+    *pair(
+        "copy of a weight that is gathered before a step written out, and applied after it",
+        "gathered-before-update",
+        """
+mesh dp=2
+weight w f32[8,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+input z f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+output v f32[8,8] dp:S(0)
+program
+  a = all-gather(w, dim=0) over dp
+  y = linear(x, a)
+  _, ga = backward y (dy)
+  g = reduce-scatter(ga, dim=0) over dp
+  s = mul(g, 0.1)
+  sub_(w!, s)
+- v = linear(z, a)
++ b = all-gather(w, dim=0) over dp
++ v = linear(z, b)
+""",
+    ),
+    *correct(
+        "copies of a weight from before the step: the step is made in one of them, and a sum takes the other",
+        """
+mesh dp=2
+weight w f32[8,8] dp:S(0)
+state e f32[8,8]
+input x f32[8,8] dp:S(0)
+input z f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+output v f32[8,8] dp:S(0)
+program
+  a = all-gather(w, dim=0) over dp
+  c = all-gather(w, dim=0) over dp
+  y = linear(x, a)
+  _, ga = backward y (dy)
+  g = all-reduce(ga) over dp
+  s = mul(g, 0.1)
+  sub_(a!, s)
+  p = chunk(a, dim=0) over dp
+  copy_(w!, p)
+  v = linear(z, a)
+  d = mul(c, 0.1)
+  mul_(e!, 0.9)
+  add_(e!, d)
+""",
+    ),
+    *pair(
+        "momentum that a gradient is added to twice",
+        "weight-updated-twice",
+        """
+mesh dp=2
+weight w f32[8,8]
+state m f32[8,8] of w
+input x f32[8,8] dp:S(0)
+input t f32[8,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  l = mse_loss(y, t)
+  dy, _ = backward l (grad(l))
+  _, g0 = backward y (dy)
+  g = all-reduce avg(g0) over dp
+  mul_(m!, 0.9)
+  add_(m!, g)
+- add_(m!, g)
+  s = mul(m, 0.1)
+  sub_(w!, s)
+- sub_(w!, s)
++ d = mul(w, 0.01)
++ sub_(w!, d)
+""",
+    ),
+    *correct(
+        "gradients of two micro-batches that are added to a state under one name",
+        """
+mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+state m f32[8,8] of w
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+segment forth forward (x) -> (y)
+  y = linear(x, w)
+segment back backward (x, y) -> (g)
+  _, g = backward y (dy)
+segment add optimizer (g) -> ()
+  add_(m!, g)
+segment step optimizer () -> ()
+  r = all-reduce(m) over dp
+  sub_(w!, r)
+program
+  run forth micro-batch 0-1
+  run back micro-batch 0-1
+  run add micro-batch 0-1
+  run step
+""",
+    ),
+    *pair(
+        "running statistics in a state, of the batch of one rank",
+        "divergent-replicas",
+        """
+mesh dp=2
+weight w f32[8,8]
+state r f32[8]
+input x f32[16,8] dp:S(0)
+output y f32[16,8] dp:S(0)
+program
+  h = linear(x, w)
+  m0 = mean(h, dim=0)
+  m = all-reduce avg(m0) over dp
+  y = sub(h, m)
+  mul_(r!, 0.9)
+- u = mul(m0, 0.1)
++ u = mul(m, 0.1)
+  add_(r!, u)
+""",
+    ),
 )

@@ -37,7 +37,7 @@ from tvlint.analyses.gradients.other_forwards import OtherForward, other_forward
 from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_scales
 from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
 from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
-from tvlint.analyses.gradients.written_out_steps import TooEarly, Unchanged, too_early, unchanged
+from tvlint.analyses.gradients.written_out_steps import TooEarly, Unchanged, added_again, too_early, unchanged
 from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
 from tvlint.analyses.inference.declared_shapes import Stated, unexplained
 from tvlint.analyses.inference.reordered_views import Reordered, reordered_views
@@ -101,7 +101,7 @@ SOURCES: Mapping[str, Source] = {
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "updated-pieces-not-gathered": Source(Scattered, scattered, leads=True),
     "weight-without-effect": Source(Lost, lambda facts: lost_weights(facts.plan)),
-    "weight-updated-twice": Source(SteppedAgain, stepped_again),
+    "weight-updated-twice": Source(SteppedAgain, lambda facts: (*stepped_again(facts), *added_again(facts))),
     "wrong-shape-claim": Source(Stated, unexplained),
     "buffer-in-flight": Source(Sighting, exchanges.buffers_in_flight),
     "cross-stream-access": Source(Sighting, exchanges.accesses_across_streams),

@@ -49,22 +49,32 @@ def _copied(plan: Plan, operator: Operator) -> str:
     return name if plan.has_role(name, Role.WEIGHT, Role.STATE) else ""
 
 
-def _stepped(operator: object) -> tuple[str, ...]:
-    """Return the weights and master weights that an optimizer step changes here."""
+def _stepped(plan: Plan, operator: Operator) -> tuple[str, ...]:
+    """Return the weights and master weights that an optimizer step changes here, or one of its operators where it is written
+    out.
+    """
     if isinstance(operator, Update):
         return operator.weights
-    return overwritten(operator) if isinstance(operator, Compute) and is_step(operator) else ()
+    changed = overwritten(operator) if isinstance(operator, Compute) else ()
+    is_whole_step = isinstance(operator, Compute) and is_step(operator)
+    return tuple(name for name in changed if is_whole_step or plan.has_role(name, Role.WEIGHT))
+
+
+def _applies(operator: Operator) -> bool:
+    """Return whether an operator applies a weight to a value: a step that is written out may read old copies, too."""
+    return isinstance(operator, Compute) and has_trait(operator.op, Trait.CONTRACTION)
 
 
 def _copies_or_steps(plan: Plan, name: str) -> bool:
-    """Return whether a segment has copies of weights made, or weights changed."""
+    """Return whether a segment makes copies of weights, or changes weights or copies."""
     segment = plan.segments.get(name)
-    return segment is not None and any(_copied(plan, operator) or _stepped(operator) for operator in segment.operators)
+    operators = segment.operators if segment is not None else ()
+    return any(_copied(plan, each) or isinstance(each, Update) or overwritten(each) for each in operators)
 
 
 def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
     copies: dict[str, tuple[str, Where]] = {}
-    casts = set[str]()
+    casts, written_out = set[str](), set[str]()
     stale: dict[str, tuple[str, Where, Where]] = {}
     marked = {name for name in {step.segment for step in program.steps} if _copies_or_steps(plan, name)}
     for step in program.steps:
@@ -74,7 +84,8 @@ def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
         for index, operator in enumerate(segment.operators):
             where = (step.segment, index)
             for name in reads(operator):
-                if name in stale and (name not in casts or _is_gather(operator)):
+                judged = _is_gather(operator) or not (name in casts or (name in written_out and not _applies(operator)))
+                if name in stale and judged:
                     weight, gathered, stepped = stale.pop(name)
                     yield StaleGather(*where, name, weight, gathered, stepped, program.ranks)
             if copied := _copied(plan, operator):
@@ -82,9 +93,12 @@ def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
                     copies[name] = (copied, where)
                     stale.pop(name, None)
                     casts |= set() if _is_gather(operator) else {name}
-            changed = _stepped(operator)
+            for name in copies.keys() & set(overwritten(operator)):
+                del copies[name]
+            changed = _stepped(plan, operator)
             if changed:
                 for name, (weight, gathered) in list(copies.items()):
                     if weight in changed:
                         stale[name] = (weight, gathered, where)
+                        written_out |= {name} if isinstance(operator, Compute) and not is_step(operator) else set()
                         del copies[name]

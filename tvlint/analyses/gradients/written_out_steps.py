@@ -14,6 +14,7 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.gradients.optimizer_steps import SteppedAgain
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import SUMS, Backward, Collective, Communicate, Compute, Operator, Update
@@ -21,7 +22,7 @@ from tvlint.ir.placement import Replicate
 from tvlint.ir.plan import Plan, Program, Role
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import spec_of
-from tvlint.ops.usual_calls import as_copy
+from tvlint.ops.usual_calls import as_copy, as_new
 
 Where = tuple[str, int]
 
@@ -131,6 +132,11 @@ def local_statistics(facts: Facts) -> Iterator[LocalStatistic]:
     )
 
 
+def added_again(facts: Facts) -> Iterator[SteppedAgain]:
+    """Yield the additions to a weight or state of what the run has added to it before, each once."""
+    yield from first_of_each((each for ledger in _ledgers(facts) for each in ledger.again), _WHERE)
+
+
 @once_per_plan
 def _ledgers(facts: Facts) -> tuple[_Ledger, ...]:
     """Return the programs that write steps out, or go on after a step; in most plans the step is what all ends with."""
@@ -177,10 +183,14 @@ class _Ledger:
         self.copies: list[tuple[str, str, _Value, _Value, Where]] = []
         self.early: set[Where] = set()
         self.totals: dict[object, str] = {}
+        self.put: list[tuple[str, _Value, Where]] = []
+        self.added: dict[tuple[str, str, _Value], Where] = {}
+        self.again: list[SteppedAgain] = []
         self.products: list[tuple[str, tuple[_Value, ...], Where]] = []
         self.time, self.goes_back = 0, False
         steps = (step.segment for step in program.steps if step.segment in plan.segments)
         for name in steps:
+            self.added.clear()
             for index, operator in enumerate(plan.segments[name].operators):
                 self.time += 1
                 self._run(operator, (name, index))
@@ -220,9 +230,9 @@ class _Ledger:
                 yield OfAnother(of, into, min(weights), where, self.ranks)
 
     def local_statistics(self) -> Iterator[LocalStatistic]:
-        """Yield the copies into buffers of a statistic of data of which a collective sums a statistic."""
-        for into, _, value, _, where in self.copies:
-            for each in self._behind(value, _LOCAL) if self.plan.has_role(into, Role.BUFFER) and self._is_replica(into) else ():
+        """Yield what puts a statistic of data into a buffer of which a collective sums a statistic."""
+        for into, value, where in self.put:
+            for each in self._behind(value, _LOCAL) if self._is_of_data(into) and self._is_replica(into) else ():
                 total = self.totals.get(_key(each.given[0])) if isinstance(each, _Made) and each.given else None
                 if total and isinstance(each, _Made) and _has(each.operator, {Trait.REDUCTION}):
                     yield LocalStatistic(into, each.name, total, where, self.ranks)
@@ -251,6 +261,7 @@ class _Ledger:
             return
         copy = as_copy(operator, self.plan.tensors) if isinstance(operator, Compute) else operator
         given = tuple(map(self._value, reads(operator)))
+        self._note_added(operator, given, where)
         if isinstance(operator, Backward):
             self.goes_back = True
             tensors = operator.forward.tensor_operands
@@ -278,7 +289,18 @@ class _Ledger:
                 self.copies.append((name, taken, self._value(taken), self._value(name), where))
                 if not self.goes_back:
                     self.early.add(where)
+            self.put += [(name, each, where) for read, each in zip(reads(operator), given, strict=True) if read != name]
             self._step(name, where)
+
+    def _note_added(self, operator: Operator, given: tuple[_Value, ...], where: Where) -> None:
+        """Note what an operator adds to a weight or state in its place, and whether the run has added the same to it before."""
+        new = as_new(operator, self.plan.tensors) if isinstance(operator, Compute) and len(given) == 2 else operator
+        if new is operator or not _has(new, {Trait.SUM}):
+            return
+        (target,), value = overwritten(operator), given[1]
+        if isinstance(value, _Made) and self.plan.has_role(target, Role.WEIGHT, Role.STATE):
+            first = self.added.setdefault((target, str(getattr(new, "op", "")), value), where)
+            self.again += [SteppedAgain(target, where, first, self.ranks)] if first != where else []
 
     def _made(self, operator: Operator, name: str, given: tuple[_Value, ...]) -> _Made:
         before = [value for value in given if isinstance(value, _Made)]
@@ -290,6 +312,11 @@ class _Ledger:
 
     def _value(self, name: str) -> _Value:
         return self.last.get(name) or _Held(name, len(self.stepped.get(name, ())))
+
+    def _is_of_data(self, name: str) -> bool:
+        """Return whether a tensor is a buffer, or a state of no weight."""
+        is_state = self.plan.has_role(name, Role.STATE)
+        return self.plan.has_role(name, Role.BUFFER) or (is_state and not self.plan.tensors[name].logical)
 
     def _is_replica(self, name: str) -> bool:
         """Return whether all ranks are to hold the same in a tensor."""

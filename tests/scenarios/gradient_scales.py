@@ -460,4 +460,66 @@ program
   update w
 """,
     ),
+    *correct(
+        "sum of two losses that is divided by the micro-batches",
+        """
+mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+input t f32[4,8] dp:S(0)
+loss k f32[]
+segment forth forward (x, t) -> (y, l, q, a, m, k)
+  y = linear(x, w)
+  l = mse_loss(y, t)
+  q = pow(y, 2)
+  a = mean(q)
+  m = add(l, a)
+  k = div(m, 2)
+segment back backward (x, t, y, l, q, a, m, k) -> ()
+  dm = backward k (grad(k))
+  dl, da = backward m (dm)
+  dq = backward a (da)
+  e = backward q (dq)
+  d, _ = backward l (dl)
+  dy = add(d, e)
+  _, grad(w) = backward y (dy)
+program
+  run forth micro-batch 0-1
+  run back micro-batch 0-1
+  reduce-gradients w over dp by avg
+  update w
+""",
+    ),
+    *pair(
+        "gradient that is multiplied again with the scale of the loss, a state",
+        "wrong-gradient-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+weight v f32[8,8]
+state scale f32[]
+input x f32[8,8] dp:S(0)
+input t f32[8,8] dp:S(0)
+loss l f32[]
+program
+  h = linear(x, w)
+  a = relu(h)
+  y = linear(a, v)
+  l = mse_loss(y, t)
+  s = mul(l, scale)
+  dl, _ = backward s (grad(s))
+  dy, _ = backward l (dl)
+  da, gv = backward y (dy)
+  dh = backward a (da)
+  _, gw = backward h (dh)
+  rv = all-reduce avg(gv) over dp
+  rw = all-reduce avg(gw) over dp
+  inv = reciprocal(scale)
+  grad(v) = mul(rv, inv)
+- grad(w) = mul(rw, scale)
++ grad(w) = mul(rw, inv)
+  update w, v
+""",
+    ),
 )

@@ -221,14 +221,16 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
 
 
 def _scaled_by_numbers(alone: Alone, loss: int, steps: list[Stepped]) -> Iterator[tuple[Stepped, _Misfit]]:
-    """Yield the steps that leave a number of the run in the gradient by which the loss is scaled, where other steps do not."""
+    """Yield the steps that leave a number of the run in the gradient by which the loss is scaled, where other steps do not, or
+    multiply with it again.
+    """
     terms, scaled = alone.world.terms, bare(alone, loss)[1]
     factors = terms.operands[scaled] if has_trait(str(terms.keys[scaled][0]), Trait.PRODUCT) else ()
-    found = [(step, _without_gradients(alone, scalings)) for step, _, scalings in _factors(alone, steps)]
+    found = [(step, scalings, _without_gradients(alone, scalings)) for step, _, scalings in _factors(alone, steps)]
     for number, inner in zip(factors, factors[::-1], strict=True) if len(factors) == 2 else ():
-        if _stated(alone, bare(alone, inner)[1]) and any(number in undone for _, undone in found):
+        if _stated(alone, bare(alone, inner)[1]) and any(number in undone for _, _, undone in found):
             misfit = _Misfit(Fraction(1), scaled=True, number=number)
-            yield from ((step, misfit) for step, undone in found if number not in undone)
+            yield from ((step, misfit) for step, again, undone in found if number in again or number not in undone)
 
 
 def _without_gradients(alone: Alone, scalings: Sequence[int]) -> set[int]:
@@ -348,7 +350,9 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     if not (summed or averaged):
         every = factor * max(_shares(alone, loss))
     if _is_of_mean(alone, loss, factor):
-        return Fraction(batches) if every == 1 != batches and _averages(plan) else None
+        losses = _addends(alone, bare(alone, loss)[1])
+        divided = losses > 1 and all(each.denominator % batches == 0 for each in _stated(alone, bare(alone, loss)[1]))
+        return Fraction(batches) if every == 1 != batches and _averages(plan) and not divided else None
     return every if every in _likely(plan, batches) else None
 
 
@@ -416,10 +420,9 @@ def _shares(alone: Alone, loss: int) -> set[Fraction]:
     """
     factor, inner = bare(alone, loss)
     summed, averaged, counted = _elements(alone, inner)
-    losses = _addends(alone, inner)
-    if losses > 1:
+    if (losses := _addends(alone, inner)) > 1:
         times = _stated(alone, inner) or {Fraction(1), Fraction(1, losses)}
-        return {1 / (each * counted) for each in times if each}
+        return {1 / (each * alone.micro_batches) for each in times if each}
     sizes, rest = ([*summed, *averaged], 1) if factor > 1 else (summed, prod(averaged))
     chosen = (part for count in range(len(sizes) + 1) for part in combinations(sizes, count))
     return {Fraction(prod(part) * rest, counted) for part in chosen}

@@ -210,7 +210,78 @@ UNSTACKED = (
     + LOSS
 )
 
+EXCHANGED = """
+weight w f32[4,2,2]{w}
+input x f32[4,4,2]{x}
+input k f32[4,4,2]{k}
+loss l
+program
+  t = transpose(x, 0, 1)
+{there}
+  h = matmul(e, w)
+  r = gelu(h)
+{back}
+  y = mul(j, k)
+{end}
+"""
+THERE = """  a = all-to-all(t, dim=0, concat-dim=0) over ep
+  b = view(a, [2, 2, 2, 2])
+  c = transpose(b, 0, 1)
+  e = reshape(c, [2, 4, 2])"""
+BACK = """  f = view(r, [2, 2, 2, 2])
+  g = transpose(f, 0, 1)
+  i = reshape(g, [4, 2, 2])
+  j = all-to-all(i, dim=0, concat-dim=0) over ep || {x} = all-to-all({y}, dim=0, concat-dim=0) over ep"""
+SUMMED_OVER_EXPERTS = "  s = pow(y, 2)\n  q: f32[] = sum(s)\n  l: f32[] = all-reduce(q) over ep"
+
+ROWS = """
+weight w f32[8,8]
+weight g f32[4]
+input x f32[2,8,8]{x}
+input u f32[2,8,4]{x}
+loss l
+program
+  n = linear(x, w)
+  f: f32[{count},8] = view(n, [{count}, 8])
+  k = gelu(f)
+  m: f32[2,{length},8] = view(k, [2, {length}, 8])
+{halves}
+  o = mul(c, g)
+  p = sub(o, d)
+  y = mul(p, u)
+{end}
+"""
+HALVED = "  c = narrow(m, 2, 0, 4)\n  d = narrow(m, 2, 4, 4)"
+
 PAIRS = {
+    "parts exchanged along one dimension": Pair(
+        EXCHANGED.format(w="", x="", k="", there="  e = identity(t)", back="  j = identity(r)", end=LOSS),
+        "mesh ep=2\n"
+        + EXCHANGED.format(w=" ep:S(0)", x=" ep:S(0)", k=" ep:S(1)", there=THERE, back=BACK, end=SUMMED_OVER_EXPERTS),
+        (
+            ("c = transpose(b, 0, 1)", "c = identity(b)"),
+            ("g = transpose(f, 0, 1)", "g = identity(f)"),
+            ("b = view(a, [2, 2, 2, 2])\n  c = transpose(b, 0, 1)", "b = view(a, [2, 2, 2, 2])\n  c = transpose(b, 0, 2)"),
+            ("a = all-to-all(t, dim=0, concat-dim=0) over ep", "a = clone(t)"),
+            ("all-to-all({y}, dim=0, concat-dim=0) over ep", "identity({y})"),
+        ),
+    ),
+    "zig-zag rows, taken apart": Pair(
+        ROWS.format(x="", count=16, length=8, halves=HALVED, end=LOSS),
+        "mesh cp=2\n"
+        + ROWS.format(
+            x=f" cp:S(1, {ORDER})",
+            count=8,
+            length=4,
+            halves=HALVED,
+            end="  s = pow(y, 2)\n  r: f32[] = sum(s)\n  l: f32[] = all-reduce(r) over cp\n  end reduce-gradients w, g over cp",
+        ),
+        (
+            ("m: f32[2,4,8] = view(k, [2, 4, 8])", "v: f32[4,2,8] = view(k, [4, 2, 8])\n  m: f32[2,4,8] = transpose(v, 0, 1)"),
+            ("d = narrow(m, 2, 4, 4)", "d = narrow(m, 2, 3, 4)"),
+            ("end reduce-gradients w, g over cp", "end reduce-gradients w over cp"),
+        ),
+    ),
     "columns gathered as rows": Pair(
         BY_COLUMN,
         STACKED.format(put="ha, hb = torch.chunk(hg, 2, dim=0)\nh = cat([ha, hb], dim=-1)"),

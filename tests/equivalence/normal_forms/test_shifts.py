@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from oracle.compare import compare
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.attacks.test_micro_batches_and_replicas import plan
 from tests.sampling import sampled
 from tests.shared import ROOT
@@ -58,3 +61,66 @@ def test_a_statistic_of_which_more_is_made_is_refuted() -> None:
     wrong = plan(SHARED_CLASSES.replace("all-reduce max", "all-reduce").replace(*more).replace("dg, dp = backward c (dc)", ""))
     reference = plan(REFERENCE.replace(*more))
     assert prove(wrong, reference).outcome is not Outcome.PROVED
+
+
+CAUSAL = """weight h f32[6,4]
+{weights}
+input t i64[6]
+loss l
+{programs}"""
+BEHIND_ATTENTION = """program{rank}
+  a = scaled_dot_product_attention(h, h, h, is_causal=True)
+  b = scaled_dot_product_attention(a, a, a, is_causal=True)
+  z = linear(b, {w})
+  m0 = amax(z, dim=1, keepdim=True) || none
+  m = all-reduce max(m0) over tp || none
+  x = sub(z, m)
+  p0 = masked_gather(x, t, dim=1, start={start}, stop={stop})
+  p = all-reduce(p0) over tp
+  e = exp(x)
+  s0 = sum(e, dim=1)
+  s = all-reduce(s0) over tp
+  g = log(s)
+  c = sub(g, p)
+  l: f32[1] = sum(c)
+{end}
+"""
+
+
+def behind_attention() -> tuple[str, str]:
+    """Return a plan whose ranks share the classes of a loss behind two layers of causal attention, and its reference."""
+    weights = "\n".join(f"weight w{rank} f32[2,4] region [{2 * rank}:{2 * rank + 2},0:4] of w[4,4]" for rank in (0, 1))
+    programs = "".join(
+        BEHIND_ATTENTION.format(
+            rank=f" tp={rank}", w=f"w{rank}", start=2 * rank, stop=2 * rank + 2, end="  end reduce-gradients h over tp"
+        )
+        for rank in (0, 1)
+    )
+    alone = BEHIND_ATTENTION.format(rank="", w="w", start=0, stop=4, end="")
+    alone = re.sub(r"([mps])0\b", r"\1", re.sub(r"  . = all-reduce.*\n", "", alone))
+    parallel = "mesh tp=2\n" + CAUSAL.format(weights=weights, programs=programs)
+    return parallel, CAUSAL.format(weights="weight w f32[4,4]", programs=alone)
+
+
+def test_a_shift_behind_causal_attention_is_none() -> None:
+    parallel, reference = (plan(with_backward(text)) for text in behind_attention())
+    assert compare(reference, parallel).outcome == "equal"
+    verdict = prove(parallel, reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("m = all-reduce max(m0) over tp", "m = clone(m0)"),
+        ("s = all-reduce(s0) over tp", "s = all-reduce max(s0) over tp"),
+        ("b = scaled_dot_product_attention(a, a, a, is_causal=True)", "b = scaled_dot_product_attention(a, a, a)"),
+        ("e = exp(x)", "e = exp(z)"),
+    ],
+)
+def test_another_loss_behind_causal_attention_is_not_proved(before: str, after: str) -> None:
+    parallel, reference = behind_attention()
+    assert before in parallel
+    wrong = plan(with_backward(parallel.replace(before, after)))
+    assert compare(plan(with_backward(reference)), wrong).outcome != "equal"
+    assert prove(wrong, plan(with_backward(reference))).outcome is not Outcome.PROVED

@@ -36,6 +36,9 @@ SLOT: tuple[object, ...] = ("one-of-each-row",)
 PLACE: tuple[object, ...] = (FLAG, False, "place")
 """One where the elements of a term, which are whole numbers, are the place along the last dimension."""
 
+BAND = "band"
+"""The name of a flag that says of row `r` and column `c` whether `c - r` is at least a number, which is one or more."""
+
 ONE = NONE[1]
 
 _MOST_TIES = 24

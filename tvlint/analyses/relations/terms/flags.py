@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.constant_factors import NONE, TIMES, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.expressions import (
+    BAND,
     FLAG,
     FUNCTION,
     MERGE,
@@ -35,7 +36,6 @@ from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import EQUAL, has_trait, spec_of
 
-BAND = "band"
 _SAME, _OTHER = frozenset({0}), frozenset({-1, 1})
 """The signs of differences for which two numbers are equal, and for which they are not."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tvlint.analyses.relations.terms.expressions import CIRCLE, FLAG, FUNCTION, SLOT, SUM_OF_PRODUCTS, TOTAL
+from tvlint.analyses.relations.terms.constant_factors import Pattern
+from tvlint.analyses.relations.terms.expressions import BAND, CIRCLE, FLAG, FUNCTION, SLOT, SUM_OF_PRODUCTS, TOTAL
 from tvlint.analyses.relations.terms.terms import Terms
 
 ANY, NOT_NEGATIVE, POSITIVE = range(3)
@@ -36,7 +37,10 @@ def _least_of(terms: Terms, term: int) -> int:
     if head[0] == FLAG:
         return NOT_NEGATIVE
     if head[0] == TOTAL:
-        return min(_least_power(terms, operand, power) for operand, (_, power) in zip(operands, head[1], strict=True))
+        each = [_least_power(terms, operand, power) for operand, (_, power) in zip(operands, head[1], strict=True)]
+        open_ = [place for place, known in enumerate(each) if known != POSITIVE]
+        is_set = len(open_) == 1 and _is_set_in_every_sum(terms, operands[open_[0]], head[1][open_[0]][0])
+        return POSITIVE if is_set else min(each)
     if head[0] != SUM_OF_PRODUCTS:
         return ANY
     factors, known = iter(operands), []
@@ -44,6 +48,17 @@ def _least_of(terms: Terms, term: int) -> int:
         all_least = [_least_power(terms, next(factors), power) for _, power in powers]
         known.append(ANY if sign < 0 else min(all_least, default=POSITIVE))
     return ANY if min(known) == ANY else max(known)
+
+
+def _is_set_in_every_sum(terms: Terms, term: int, pattern: Pattern) -> bool:
+    """Return whether a factor is a band of which every sum has an element: all columns of a row, or all rows of a column."""
+    head = terms.keys[term]
+    if head[0] != FLAG or head[2:3] != (BAND,) or pattern[0] == pattern[1]:
+        return False
+    (rows, columns), (row_is_summed, column_is_summed), least = terms.shape[term], (index < -1 for index in pattern), head[3]
+    if head[1]:
+        return column_is_summed or (row_is_summed and columns - rows < least)
+    return column_is_summed and columns - rows >= least
 
 
 def _least_power(terms: Terms, term: int, power: Fraction) -> int:

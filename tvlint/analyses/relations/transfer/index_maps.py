@@ -113,24 +113,29 @@ def split_dimension(pieces: Pieces, size: int, after: Sequence[int]) -> Iterable
         ones = ((((0, 1),), 1),) * lead
         inner = tuple((((0, size),), size) for size in after[lead + 1 :])
         yield lead, (*ones, (tuple((low // below, high // below) for low, high in pieces), size // below), *inner)
-    rows = _rows(pieces, size)
-    if rows is None:
-        return
-    (first, last, count), (low, high, step) = rows
     for ends in range(1, len(after)):
-        if prod(after[:ends]) == last - first:
+        rows = _rows(pieces, size, prod(after[:ends]))
+        if rows is not None:
+            (first, last, count), columns, step = rows
             for lead, outer in split_dimension(((first, last),), count, after[:ends]):
-                yield from ((lead, (*outer, *inner)) for _, inner in split_dimension(((low, high),), step, after[ends:]))
+                yield from ((lead, (*outer, *inner)) for _, inner in split_dimension(columns, step, after[ends:]))
 
 
-def _rows(pieces: Pieces, size: int) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-    """Return equal pieces at equal distances as rows and columns, each a range and a size; None where they are not."""
-    if len(pieces) < 2:
+def _rows(pieces: Pieces, size: int, count: int) -> tuple[tuple[int, int, int], Pieces, int] | None:
+    """Return pieces as so many rows of equal columns at equal distances: the range of rows and the number of all, the columns
+    of each and the number of all; None where they are not. Columns that are not all of a row leave a gap in each.
+    """
+    if not 2 <= count <= len(pieces) or length(pieces) % count:
         return None
-    (low, high), step = pieces[0], pieces[1][0] - pieces[0][0]
-    if step <= 0 or size % step or low // step != (high - 1) // step:
+    each = length(pieces) // count
+    rows = [cut(pieces, place * each, (place + 1) * each) for place in range(count)]
+    step = rows[1][0][0] - rows[0][0][0]
+    if step <= 0 or size % step:
         return None
-    if pieces != tuple((low + i * step, high + i * step) for i in range(len(pieces))):
+    first = rows[0][0][0] // step
+    columns = tuple((low - first * step, high - first * step) for low, high in rows[0])
+    if any(low < 0 or high > step for low, high in columns):
         return None
-    first = low // step
-    return (first, first + len(pieces), size // step), (low % step, low % step + high - low, step)
+    if any(row != tuple((low + place * step, high + place * step) for low, high in rows[0]) for place, row in enumerate(rows)):
+        return None
+    return (first, first + count, size // step), columns, step

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms import layouts
 from tvlint.analyses.relations.transfer.context import Mismatch, World
-from tvlint.analyses.relations.transfer.index_maps import Pieces, joined_dimensions, length, split_dimension
+from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, joined_dimensions, length, split_dimension
 from tvlint.analyses.relations.transfer.relation import Value
 
 
@@ -149,7 +149,7 @@ def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
     first, count = pieces[0], len(pieces)
     shape = world.terms.shape[first.term]
     others = [at for at, bounds in enumerate(first.box) if bounds != pieces[-1].box[at]]
-    if not world.terms.arithmetic or len(others) != 1 or first.box[dim] != (0, shape[dim]):
+    if not world.terms.arithmetic or len(others) != 1 or others == [dim]:
         return None
     (other,) = others
     step, (low, high) = shape[other] // count, first.box[other]
@@ -160,23 +160,34 @@ def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
     term = layouts.moved(world.terms, first.term, count, other, dim) if [piece.box for piece in pieces] == boxes else None
     if term is None:
         return None
-    box = list(first.box)
-    box[dim], box[other] = (0, count * shape[dim]), (low, high)
-    return world.values.through(first, term, 0, tuple(box), 1, frozenset())
+    ways: list[Pieces] = [(bounds,) for bounds in first.box]
+    ways[dim] = joined((i * shape[dim] + start, i * shape[dim] + stop) for i in range(count) for start, stop in ways[dim])
+    return in_ways(world, first, term, ways)
 
 
 def unstacked(world: World, value: Value, dim: int, position: int, count: int) -> Value | None:
     """Return a piece along `dim` as one of another dimension of a value that the reference has; None where it has none."""
-    terms, shape = world.terms, world.terms.shape[value.term]
-    if not terms.arithmetic or not terms.foreign(value.term) or terms.whole(value.term) != value.term:
+    terms, ways = world.terms, list(world.values.pieces_of(value))
+    whole = terms.whole(value.term)
+    (size, rest), (step, more) = divmod(terms.shape[whole][dim], count), divmod(length(ways[dim]), count)
+    if not terms.arithmetic or not terms.foreign(whole) or rest or more or value.fold is not None:
         return None
-    if value.box[dim] != (0, shape[dim]) or value.fold is not None:
+    held = tuple(
+        (low - position * size, high - position * size) for low, high in cut(ways[dim], position * step, (position + 1) * step)
+    )
+    if any(low < 0 or high > size for low, high in held):
         return None
-    for other, (low, high) in enumerate(value.box):
-        term = layouts.moved(terms, value.term, count, dim, other) if other != dim else None
+    for other, way in enumerate(ways):
+        term = layouts.moved(terms, whole, count, dim, other) if other != dim else None
         if term is not None and not layouts.is_foreign(terms, term):
-            box = list(value.box)
-            start = position * shape[other]
-            box[dim], box[other] = (0, shape[dim] // count), (start + low, start + high)
-            return world.values.through(value, term, 0, tuple(box), 1, frozenset())
+            start = position * terms.shape[whole][other]
+            ways[dim], ways[other] = held, tuple((start + low, start + high) for low, high in way)
+            return in_ways(world, value, term, ways)
     return None
+
+
+def in_ways(world: World, value: Value, term: int, ways: Sequence[Pieces]) -> Value:
+    """Return the elements of a value as these pieces of another term."""
+    box = tuple((0, length(way)) for way in ways)
+    plain = world.values.through(world.values.out_of_pieces(value), term, 0, box, 1, frozenset())
+    return world.values.with_pieces(plain, ways)

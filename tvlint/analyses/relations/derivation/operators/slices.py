@@ -23,7 +23,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
 from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.analyses.relations.transfer.reshape import reshape, stacked, unstacked
+from tvlint.analyses.relations.transfer.reshape import in_ways, reshape, stacked, unstacked
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Box
 from tvlint.ops.families.slicing import ranges_taken
@@ -590,7 +590,7 @@ def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
     ranges = sorted((stop - start, start, stop) for start, stop in terms.cuts.get(size, ()) if start <= low and high <= stop)
     for _, start, stop in ranges if value.fold is None and terms.arithmetic else ():
         term = some_of(terms, whole, dim, start, stop)
-        if term is not None and (terms.foreign(whole) or not terms.foreign(bare(terms, term)[0])):
+        if term is not None and (terms.foreign(whole) or not layouts.is_foreign(terms, term)):
             return moved_into(world, value, term, dim, start), (start, stop)
     return value, (0, size)
 
@@ -599,10 +599,7 @@ def moved_into(world: World, value: Value, term: int, dim: int, start: int) -> V
     """Return the same elements as pieces of another term, in which index `start` of the dimension is the first."""
     ways = world.values.pieces_of(value)
     shifted = tuple((low - start, high - start) for low, high in ways[dim])
-    plain = world.values.out_of_pieces(value)
-    box = tuple((0, length(way)) for way in ways)
-    made = world.values.through(plain, term, 0, box, 1, frozenset())
-    return world.values.with_pieces(made, (*ways[:dim], shifted, *ways[dim + 1 :]))
+    return in_ways(world, value, term, (*ways[:dim], shifted, *ways[dim + 1 :]))
 
 
 def moved_gradient(machine: Machine, saved: Saved, position: int, gradients: Mapping[int, Value]) -> Value:

@@ -12,7 +12,7 @@ from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
 from tvlint.readers.capture.reader import Recorded
 from tvlint.run.proof.blame import differing, placed
-from tvlint.run.proof.captures import read_captures
+from tvlint.run.proof.captures import judged, read_captures
 
 EVERY = {"0.weight", "0.bias", "1.router.weight", "1.weight"}
 
@@ -37,6 +37,16 @@ def test_what_is_wrong_with_all_gradients_is_said_once_where_the_backward_pass_s
     (reason,) = (each for each in verdict.reasons if each.name == defect)
     assert words in reason.message
     assert reason.location.text.endswith(".backward()"), reason.location
+
+
+@pytest.mark.parametrize(("module", "line"), [("layers.0.attention", "loss.backward()"), ("", "scaled(loss)")])
+def test_one_factor_on_all_gradients_is_blamed_on_no_module(module: str, line: str) -> None:
+    gap = Reason("other-operator", False, "`div` is another operator", Location("net.py", 7, pointer=module, text="scaled(loss)"))
+    verdict = replace(proof(path_of("data_parallel"), "data_parallel_reference"), outcome=Outcome.UNKNOWN, reasons=(gap,))
+    found = judged(verdict, *recorded("undivided_loss", "data_parallel_reference"))
+    assert found.reasons[0].name == "other-recorded-gradient"
+    assert "2 times the reference's everywhere" in found.reasons[0].message
+    assert found.reasons[0].location.text == line
 
 
 @pytest.mark.parametrize(

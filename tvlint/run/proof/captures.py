@@ -481,7 +481,8 @@ def _difference(
     open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
     is_replayed = all(reason.name != "replay-differs" for reason in verdict.reasons)
     first = next(iter((*open_ones, *verdict.reasons)), None) if is_replayed else None
-    location = first.location if first is not None and _is_shown(first, found) else found.place
+    is_shown = first is not None and _is_shown(first, found) and not (times and not found.agreeing and first.location.pointer)
+    location = first.location if first is not None and is_shown else found.place
     location = location or use_of(weight, plan)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
 

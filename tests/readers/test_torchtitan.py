@@ -153,3 +153,56 @@ def test_a_class_that_is_inherited_many_times_is_read_once(tmp_path: Path) -> No
     document = read(str(job), job.read_bytes())
     assert document is not None
     assert [finding.rule for finding in document.findings] == ["option-value-not-a-choice"]
+
+
+OLD_PARSER = """
+class JobConfig:
+    def __init__(self):
+        self.parser = argparse.ArgumentParser(description="torchtitan arg parser.")
+        self.parser.add_argument("--job.config_file", type=str, default=None)
+        self.parser.add_argument("--training.steps", type=int, default=10)
+        self.parser.add_argument("--training.tensor_parallel_degree", type=int, default=1)
+        self.parser.add_argument("--training.compile", action="store_true")
+        self.parser.add_argument("--experimental.pipeline_parallel_schedule", choices=["1f1b", "gpipe"], default="1f1b")
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("steps = 100", None),
+        ("compile = true", None),
+        ("of_my_own = 1", None),
+        ('steps = "100"', "option-value-not-a-number"),
+        ("stepss = 100", "unknown-option"),
+        ("[experimental]\npipeline_parallel_schedule = 'gpipe'", None),
+        ("[experimental]\npipeline_parallel_schedule = 'zigzag'", "option-value-not-a-choice"),
+    ],
+)
+def test_tables_are_held_to_the_parser_of_2024(line: str, found: str | None, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "torchtitan").mkdir()
+    (tmp_path / "torchtitan" / "config_manager.py").write_text(OLD_PARSER)
+    path = tmp_path / "job.toml"
+    path.write_text(f"[training]\ntensor_parallel_degree = 2\n{line}\n")
+    document = read(str(path))
+    assert document is not None
+    assert [each.rule for each in document.findings] == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("option", "help"),
+    [
+        ("--job.config_file x.toml --training.tensor-parallel-degree 2", ""),
+        ("--job.config_flie x.toml", "did you mean `--job.config_file`?"),
+        ("--of.my_own x.toml", ""),
+    ],
+)
+def test_options_of_the_program_are_the_fields_of_the_tables(option: str, help: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "torchtitan").mkdir()
+    (tmp_path / "torchtitan" / "config_manager.py").write_text(OLD_PARSER)
+    path = tmp_path / "run.sh"
+    path.write_text(f"torchrun --nproc_per_node 8 ./train.py {option}\n")
+    document = read(str(path))
+    assert ([] if document is None else [each.help for each in document.findings]) == ([help] if help else [])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tvlint.checkout.opening import is_file, kept, real_path
 from tvlint.checkout.top import folder_around, is_within
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
-from tvlint.readers.sources.python_syntax import parse
+from tvlint.readers.sources.python_syntax import parse, text_of
 from tvlint.readers.sources.sibling_files import content_within
 
 LARGEST = 1 << 20
@@ -61,6 +61,22 @@ def _tables(checkout: str, file: str) -> Mapping[str, Mapping[str, Field]]:
         found[table] = {field: Field() if field in inner else _field(note) for field, note in fields.items()}
         if len(waiting) < MOST_TABLES:
             waiting += [(f"{table}.{field}" if table else field, of) for field, of in inner.items()]
+    return found if len(found) > 1 else _of_options(nodes)
+
+
+def _of_options(nodes: Iterable[ast.AST]) -> Mapping[str, Mapping[str, Field]]:
+    """Return the tables that a parser of 2024 declares, each field by an option `--table.field`."""
+    found: dict[str, dict[str, Field]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            table, _, name = (text_of(node.args[0]) if node.args else "").removeprefix("--").rpartition(".")
+            stated = {keyword.arg: keyword.value for keyword in node.keywords}
+            kind = stated.get("type")
+            items = getattr(stated.get("choices"), "elts", [])
+            choices = tuple(map(text_of, items)) if all(map(text_of, items)) else ()
+            kinds = KINDS if "nargs" not in stated and "action" not in stated else ()
+            known = kind.id if isinstance(kind, ast.Name) and kind.id in kinds else ""
+            found.setdefault(table, {})[name] = Field(known, choices)
     return found
 
 

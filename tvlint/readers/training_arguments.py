@@ -16,6 +16,7 @@ from tvlint.frameworks.transformers import CHOICES, FIELDS, options
 from tvlint.ir.configuration import Setting
 from tvlint.ir.values import replace
 from tvlint.near_names import by_slips, has_same_words, is_a_slip, near
+from tvlint.readers.contradictions import contradictions
 from tvlint.readers.document import NOTHING, Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.megatron.dataclass_options import options_of_class
@@ -56,7 +57,7 @@ def read(path: str, data: bytes) -> Document | None:
     if not isinstance(root, YamlMapping) or len(keys & FIELDS.keys()) < FEWEST:
         return None
     known = _options(path, keys)
-    findings = (*_slips(root, keys, known), *_values(root, known))
+    findings = (*_slips(root, keys, known), *_values(root, known), *contradictions(_settings(root)))
     return Document(path, NOTHING, findings=findings) if findings else None
 
 
@@ -104,11 +105,18 @@ def _of_tree(parser: str, checkout: str) -> Mapping[str, Option]:
 
 def _values(root: YamlMapping, known: Mapping[str, Option]) -> Iterator[Finding]:
     """Yield a finding for each value that the field of its key does not take, whatever converts it."""
+    for name, setting in _settings(root).items():
+        yield from _refused(setting, known.get(name) or Option(name, ()))
+
+
+def _settings(root: YamlMapping) -> dict[str, Setting]:
+    """Return what stands at the top, but for what a template fills in."""
+    found: dict[str, Setting] = {}
     for key, node in root.entries:
-        option = known.get(key.text) if isinstance(key, YamlScalar) else None
         if isinstance(node, YamlScalar) and isinstance(key, YamlScalar) and "$" not in node.text:
             value = yaml_typed(None, node.text, node.plain)
-            yield from _refused(Setting(key.text, value, key.text, node.location, key.location), option or Option(key.text, ()))
+            found[key.text] = Setting(key.text, value, key.text, node.location, key.location)
+    return found
 
 
 def _refused(setting: Setting, option: Option) -> Iterator[Finding]:

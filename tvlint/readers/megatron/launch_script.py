@@ -24,6 +24,7 @@ from tvlint.readers.megatron.misspelled_program import misspelled_program
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.recognise_launch import names_options, starts_others
 from tvlint.readers.megatron.section_values import mistaken_values
+from tvlint.readers.megatron.visible_gpus import beyond_visible
 from tvlint.readers.not_followed import launches_in
 from tvlint.readers.shell.alternatives import alternatives
 from tvlint.readers.shell.evaluate import STEPS, Evaluation, evaluate
@@ -110,7 +111,9 @@ def read(path: str, data: bytes) -> Document | None:
         mistakes = [*option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)]
         configurations.append(with_meant(configuration, mistakes))
         findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *mistaken_launcher_options(launch))))
-        findings.update(dict.fromkeys(misspelled_program(launch, configuration.path)))
+        findings.update(
+            dict.fromkeys((*misspelled_program(launch, configuration.path), *beyond_visible(launch, command.exported)))
+        )
         launches.append(command.span)
     if not configurations:
         overrides, refused = _overridden(evaluation)

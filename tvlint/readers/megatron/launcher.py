@@ -118,9 +118,9 @@ def world_size(launch: Launch, variables: Mapping[str, Value], exported: Mapping
     if launch.program in SWIFT:
         return _swift(exported, command)
     words = [_text(item).rpartition("/")[2] for item in launch.launcher]
-    if "accelerate" in words and (total := _option_value(launch.launcher, OF_ALL_MACHINES)) is not None:
+    if "accelerate" in words and (total := option_value(launch.launcher, OF_ALL_MACHINES)) is not None:
         return _counted(total, command)
-    if "deepspeed" in words and (listed := _option_value(launch.launcher, INCLUDED)) is not None:
+    if "deepspeed" in words and (listed := option_value(launch.launcher, INCLUDED)) is not None:
         return _slots(listed)
     if TORCH & set(words) or "deepspeed" in words or "ft_launcher" in words:
         return _torch(launch, exported, command)
@@ -142,13 +142,13 @@ def _slots(listed: tuple[Piece, ...]) -> Setting:
 
 
 def _torch(launch: Launch, exported: Mapping[str, Value], command: Span) -> Setting:
-    per_node = _option_value(launch.launcher, PER_NODE)
+    per_node = option_value(launch.launcher, PER_NODE)
     if per_node is not None and known_text(per_node) in VISIBLE:
         visible = _variable(exported, "CUDA_VISIBLE_DEVICES")
         text = known_text(visible) if visible is not None and not from_outside(visible) else None
         if visible is not None and text is not None and DEVICES.fullmatch(text):
             per_node = (Text(str(text.count(",") + 1), span_of(visible), exact=False),)
-    nodes = _option_value(launch.launcher, NODES)
+    nodes = option_value(launch.launcher, NODES)
     gaps = any(not isinstance(item, Word) for item in launch.launcher)
     if gaps and (per_node is None or nodes is None):
         return _setting(Unknown("words of the launcher are unknown"), command, command)
@@ -214,7 +214,7 @@ def _setting(value: int | Unknown, span: Span, name_span: Span) -> Setting:
     return Setting("world_size", value, "world size", location_of(span), location_of(name_span))
 
 
-def _option_value(items: Sequence[Item], names: frozenset[str]) -> tuple[Piece, ...] | None:
+def option_value(items: Sequence[Item], names: frozenset[str]) -> tuple[Piece, ...] | None:
     """Return the value of the last option among `names`."""
     found: tuple[Piece, ...] | None = None
     for place, item in enumerate(items):

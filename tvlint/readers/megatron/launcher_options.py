@@ -11,7 +11,7 @@ from tvlint.ir.patterns import Pattern
 from tvlint.near_names import distance
 from tvlint.readers.megatron.arguments import flag_of
 from tvlint.readers.megatron.launcher import TORCH, Launch
-from tvlint.readers.shell.values import Item, Word, after, before, known_text, leading_text, location_of, span_of
+from tvlint.readers.shell.values import Item, Piece, Word, after, before, known_text, leading_text, location_of, span_of
 
 OF_TORCH = frozenset(
     {
@@ -251,6 +251,10 @@ COUNTS = {
 """What launchers take for options of which they make an integer; the ranks of a node may be what it has of a device."""
 
 
+CHOICES = {"mixed-precision": ("no", "fp16", "bf16", "fp8"), "zero-stage": ("0", "1", "2", "3")}
+"""What `accelerate launch` takes of a few words (accelerate/commands/launch.py, accelerate/utils/dataclasses.py)."""
+
+
 def mistaken_launcher_options(launch: Launch) -> Iterator[Finding]:
     """Yield a finding for each option before the program that is a letter or two away from one of the launcher's, and for each
     value that is no number where the launcher makes one of it.
@@ -265,6 +269,7 @@ def mistaken_launcher_options(launch: Launch) -> Iterator[Finding]:
         shown = "ray job submit" if names[place] == "submit" else names[place]
         yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), shown, "_" if shown == SRUN else "-")
         yield from _not_numbers(given)
+        yield from _no_choices(given) if names[place] == "accelerate" else ()
         if names[place] not in OTHERS and launch.path:
             yield from _of_program(given)
 
@@ -290,15 +295,32 @@ def _of_program(items: Sequence[Item]) -> Iterator[Finding]:
             yield Finding("unknown-option", Severity.ERROR, message, at, "put it behind the program")
 
 
-def _not_numbers(items: Sequence[Item]) -> Iterator[Finding]:
+def _values(items: Sequence[Item]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+    """Yield each option with what stands after it."""
     for item, following in zip_longest(items, items[1:]):
         flag = flag_of(item)
-        allowed = COUNTS.get(flag[2:].replace("_", "-"))
-        if allowed is None or not isinstance(item, Word):
+        if flag and isinstance(item, Word):
+            is_joined = len(leading_text(item.pieces)) > len(flag)
+            yield (
+                flag,
+                after(item.pieces, len(flag) + 1) if is_joined else following.pieces if isinstance(following, Word) else (),
+            )
+
+
+def _no_choices(items: Sequence[Item]) -> Iterator[Finding]:
+    for flag, pieces in _values(items):
+        choices, text = CHOICES.get(flag[2:].replace("_", "-"), ()), known_text(pieces)
+        if choices and text and PLAIN.fullmatch(text) and text.lower() not in choices:
+            message = f"`{flag}` does not take `{text[:LONGEST]}`"
+            help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
+            yield Finding("option-value-not-a-choice", Severity.ERROR, message, location_of(span_of(pieces)), help)
+
+
+def _not_numbers(items: Sequence[Item]) -> Iterator[Finding]:
+    for flag, pieces in _values(items):
+        allowed, text = COUNTS.get(flag[2:].replace("_", "-")), known_text(pieces)
+        if allowed is None:
             continue
-        is_joined = len(leading_text(item.pieces)) > len(flag)
-        pieces = after(item.pieces, len(flag) + 1) if is_joined else following.pieces if isinstance(following, Word) else ()
-        text = known_text(pieces)
         if text and PLAIN.fullmatch(text) and not allowed.fullmatch(text):
             message = f"`{flag}` takes an integer, not `{text[:LONGEST]}`"
             help = f"write `${text}`" if VARIABLE.fullmatch(text) else ""

@@ -7,6 +7,7 @@ from functools import cache
 
 from tvlint.frameworks.packaged import options, package_of
 from tvlint.frameworks.transformers import field_option
+from tvlint.ir.values import replace
 from tvlint.readers.megatron.parser_source import ParserSource
 
 
@@ -21,9 +22,8 @@ def _parser(package: str) -> ParserSource:
     """Return the options of a package in all versions that are known; a newer one may have more."""
     made = [field_option(name, each.type, _arity(each.arity), each.choices) for name, each in options(package).items()]
     stated = {flag: option for option in made for flag in option.flags}
-    return ParserSource(
-        package, frozenset(stated), False, True, True, {}, "", is_own=False, declares=False, stated=stated, is_packaged=True
-    )
+    parser = ParserSource(package, frozenset(stated), closed=False, takes_words=True, abbreviates=True, naming={}, checkout="")
+    return replace(parser, is_own=False, declares=False, stated=stated, is_packaged=True)
 
 
 def _arity(arity: int | str | None) -> str | None:

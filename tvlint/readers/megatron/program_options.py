@@ -9,6 +9,8 @@ from tvlint.checkout.opening import is_file
 from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.patterns import Pattern
+from tvlint.ir.values import replace
+from tvlint.readers.contradictions import contradictions
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.arguments import flag_of, read_arguments
 from tvlint.readers.megatron.declared_options import declared
@@ -22,17 +24,23 @@ from tvlint.readers.megatron.packaged_parser import packaged_parser
 from tvlint.readers.megatron.parser_source import ParserSource
 from tvlint.readers.megatron.program import around
 from tvlint.readers.megatron.unknown_options import slips_of_options, unknown_options
+from tvlint.readers.megatron.visible_gpus import beyond_visible
 from tvlint.readers.shell.evaluate import evaluate
 from tvlint.readers.shell.values import Word, known_text, source_of
+from tvlint.readers.torchtitan_source import declared_tables
 
 LARGEST = 1 << 18
 STEPS = 40_000
 STARTS = Pattern(
     rb"(?:^|\s)(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|-m|--module|swift|llamafactory-cli|lmf)\s|\.py\b"
 )
+OF_TRAINER = frozenset({"--per_device_train_batch_size", "--load_best_model_at_end"})
+"""Options by which a parser is known to have the training arguments of transformers."""
 OPTION = b" --"
 OF_TRAINING = Pattern(r"(?:micro|train|device)[-_]batch[-_]size|parallel[-_]size|zero[-_]stage|--deepspeed$")
 """Options that a program has which trains on many ranks, even one that starts them by itself."""
+TRAINS_JOBS = Pattern(r"(?:^|/)train\.py$|^torchtitan\.train$")
+"""How the program of torchtitan is called."""
 MOVES = frozenset({"cd", "pushd"})
 """Behind which a program may be one of another folder."""
 MOVES_IN = Pattern(rb"(?<!\$\()(?<!\$\( )\b(?:cd|pushd)\s")
@@ -54,12 +62,24 @@ def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
         for words in readings(evaluation, command, lambda words: any(map(flag_of, words))):
             launch = split_launch(words)
             yield from mistaken_launcher_options(launch) if launch.path or name_of(command) == SRUN else ()
+            yield from beyond_visible(launch, command.exported)
             may_be_moved = is_moved or (words is not command.words and MOVES_IN.search(data) is not None)
             program = _only_file(launch.path, path) if launch.path and not may_be_moved else ""
             parser = (local_parser(program, path) if program else None) or packaged_parser(launch.program, launch.path)
+            if parser is None and TRAINS_JOBS.search(launch.path):
+                parser = _parser_of_jobs(launch.path, path)
             if parser is not None and (_starts_ranks(launch) or any(map(OF_TRAINING.search, parser.flags))):
                 yield from _mistakes(path, launch, parser)
     yield from () if evaluation.gave_up or is_moved else refused(evaluation)
+
+
+def _parser_of_jobs(program: str, script: str) -> ParserSource | None:
+    """Return what torchtitan takes, `--table.field` for each field of the tree around the script; None where there is none."""
+    tables = declared_tables(script)
+    flags = {f"--{table}.{name}" for table, fields in tables.items() if table for name in fields}
+    both = frozenset((*flags, *(flag.replace("_", "-") for flag in flags)))
+    parser = ParserSource(program, both, closed=False, takes_words=True, abbreviates=True, naming={}, checkout="")
+    return replace(parser, declares=False, is_packaged=True) if flags else None
 
 
 def _starts_ranks(launch: Launch) -> bool:
@@ -93,6 +113,8 @@ def _mistakes(path: str, launch: Launch, parser: ParserSource) -> Iterator[Findi
         yield from slips_of_options(arguments.settings, parser)
     for setting in arguments.settings:
         yield from refused_by_source(setting, configuration, parser)
+    if parser.stated.keys() >= OF_TRAINER:
+        yield from contradictions(configuration.settings)
     for setting, word in () if parser.takes_words else arguments.surplus:
         if (known := declared(parser, setting.written)) is not None:
             yield from left_over(setting, known, word)

@@ -262,8 +262,11 @@ def slips_of_options(written: Sequence[Setting], parser: ParserSource) -> Iterat
 def option_meant(flag: str, known: frozenset[str], *, of_all_versions: bool = False) -> str:
     """Return the option that the flag is but for a slip, and of those of all versions of a program but for a word left out."""
     near = _slip(flag, known) or _plural(flag, known) or _inflected(flag, known)
-    near = near or next((name for name in known if _single(name) == _single(flag)), "")
-    return near or (_longer(flag, known) if of_all_versions else "")
+    near = near or min((name for name in known if _single(name) == _single(flag)), default="")
+    near = near or (_longer(flag, known) if of_all_versions else "")
+    joint, other = "-_" if "-" in flag[2:] else "_-"
+    spelled = near[:2] + near[2:].replace(other, joint)
+    return spelled if spelled in known else near
 
 
 def _single(flag: str) -> str:
@@ -285,7 +288,7 @@ def _inflected(flag: str, known: Iterable[str]) -> str:
     words = _split(flag)
     alike = (name for name in known if len(others := _split(name)) == len(words) and all(map(_is_inflected, words, others)))
     found = {name.replace("-", "_"): name for name in alike if len(words) > 1}
-    return _spelled_like(flag, next(iter(found.values()))) if len(found) == 1 else ""
+    return next(iter(found.values())) if len(found) == 1 else ""
 
 
 def _is_inflected(one: str, other: str) -> bool:
@@ -297,7 +300,7 @@ def _longer(flag: str, known: Iterable[str]) -> str:
     """Return the option that the flag is with one word left out; empty where there is none, or several."""
     words = _split(flag)
     found = {name.replace("-", "_"): name for name in known if _is_left_out(words, _split(name))}
-    return _spelled_like(flag, next(iter(found.values()))) if len(words) > 1 and len(found) == 1 else ""
+    return next(iter(found.values())) if len(words) > 1 and len(found) == 1 else ""
 
 
 def _is_left_out(words: Sequence[str], others: Sequence[str]) -> bool:
@@ -563,13 +566,15 @@ def _reordered(flag: str, known: Iterable[str]) -> str:
     words = sorted(flag[2:].replace("_", "-").split("-"))
     alike = (name for name in known if len(name) == len(flag) and name != flag)
     found = (name for name in alike if len(words) > 1 and sorted(name[2:].replace("_", "-").split("-")) == words)
-    return next((name for name in found if _letters(name) != _letters(flag)), "")
+    return min((name for name in found if _letters(name) != _letters(flag)), default="")
 
 
 def _no_word_slip(flag: str, known: frozenset[str]) -> str:
     """Return the option that the flag is, but for one letter or for a blank, which makes a word that no option has."""
     letters = _letters(flag)
-    near = next((name for name in known if _letters(name) == letters), "") or _neighbour(flag, SHORTEST, LONGEST + 1, known)
+    near = min((name for name in known if _letters(name) == letters), default="") or _neighbour(
+        flag, SHORTEST, LONGEST + 1, known
+    )
     return near if _is_new(flag, near) else ""
 
 

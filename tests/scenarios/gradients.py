@@ -2438,4 +2438,109 @@ program
   add_(r!, u)
 """,
     ),
+    *(
+        each
+        for name, step in (
+            ("a weight in the place of its gradient", "adam_step(p!, p, ms!, v!)"),
+            ("a gradient in the place of a state", "adam_step(p!, r, r!, v!)"),
+            ("a weight in the place of a state", "adam_step(p!, r, p!, v!)"),
+        )
+        for each in pair(
+            name,
+            "state-of-another-shard",
+            f"""
+mesh dp=2
+weight w f32[8,8]
+state m f32[8,8] of w
+state v f32[8,8] dp:S(0) of w
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dy)
+  r = reduce-scatter(g, dim=0) over dp
+  p = chunk(w, dim=0) over dp
+  ms = chunk(m, dim=0) over dp
+- {step}
++ adam_step(p!, r, ms!, v!)
+  n = all-gather(p, dim=0) over dp
+  k = all-gather(ms, dim=0) over dp
+  copy_(w!, n)
+  copy_(m!, k)
+""",
+        )
+    ),
+    *pair(
+        "piece of a weight that is copied over all of it",
+        "shape-mismatch",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dy)
+  r = reduce-scatter(g, dim=0) over dp
+  p = chunk(w, dim=0) over dp
+  s = mul(r, 0.1)
+  q = sub(p, s)
+- copy_(w!, q)
++ n = all-gather(q, dim=0) over dp
++ copy_(w!, n)
+""",
+    ),
+    *pair(
+        "backward that starts with a value, and a gradient that nothing reads",
+        "gradient-of-another-tensor",
+        """
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[8,8]
+input t f32[8,8]
+input dy f32[8,8]
+output y
+program
+  h = linear(x, w)
+  y = linear(h, u)
+- dh, grad(u) = backward y (h)
++ dh, grad(u) = backward y (dy)
+  _, grad(w) = backward h (dh)
+  update w, u
+""",
+    ),
+    *correct(
+        "energies whose gradients are written out, beside an input that nothing reads",
+        """
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[8,8]
+input t f32[8,8]
+input unread f32[8,8]
+program
+  h = linear(x, w)
+  y = linear(h, u)
+  e = sub(y, t)
+  de = mul(e, 2.0)
+  dy, _ = backward e (de)
+  dy2 = add(dy, y)
+  dh0, grad(u) = backward y (dy2)
+  dh = add(dh0, 0.0)
+  _, grad(w) = backward h (dh)
+  update w, u
+""",
+    ),
+    *correct(
+        "copies that are broadcast into a state",
+        """
+weight w f32[8,8]
+state m f32[8,8]
+input x f32[8]
+program
+  y = mul(x, 2.0)
+  copy_(m!, y)
+  s = sum(x)
+  copy_(m!, s)
+""",
+    ),
 )

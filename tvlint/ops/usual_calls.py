@@ -60,15 +60,19 @@ def as_of_flags(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
     return replace(operator, op=name) if all(each is not None and each.dtype == "bool" for each in known) else operator
 
 
+def is_copy(operator: Compute) -> bool:
+    """Return whether an operator is `w.copy_(x)`."""
+    is_named = without_overload(operator.op).rsplit(".", 1)[-1] == "copy_"
+    return is_named and not operator.outputs and operator.in_place == (0,) and len(operator.inputs) == 2
+
+
 def as_copy(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
     """Return `w.copy_(x)` as what gives `w` anew: a copy of `x`, or its cast to the type of `w`.
 
     What copies between tensors of other shapes, or of types that are not known, is returned as it is.
     """
     into, taken = (*operator.inputs, "", "")[:2]
-    if without_overload(operator.op).rsplit(".", 1)[-1] != "copy_" or operator.outputs or operator.in_place != (0,):
-        return operator
-    if len(operator.inputs) != 2 or not isinstance(into, str) or not isinstance(taken, str) or into == taken:
+    if not is_copy(operator) or not isinstance(into, str) or not isinstance(taken, str) or into == taken:
         return operator
     target, source = tensors.get(into), tensors.get(taken)
     if operator.attributes.keys() - {"non_blocking"} or target is None or source is None or target.shape != source.shape:

@@ -12,12 +12,14 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
-from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Send, Update
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import has_trait, spec_of
 
 Where = tuple[str, int]
+
+_MOVES = (Trait.APART, Trait.CONVERSION, Trait.RANGES, Trait.TRANSPOSE, Trait.VIEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,19 @@ class SwappedState:
     usual: int
     where: Where
     first: Where
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """At `where` `weight` is stepped with `name` in the place of `wanted`, though it is `given` of `owner`."""
+
+    weight: str
+    name: str
+    wanted: str
+    given: str
+    owner: str
+    where: Where
     ranks: tuple[int, ...]
 
 
@@ -143,6 +158,33 @@ def swapped_states(facts: Facts) -> Iterator[SwappedState]:
                 seen.add(where)
                 first, ranks = places[usual][0][0], facts.ranks_running(where[0])
                 yield SwappedState(function.rpartition(".")[2], name, place, usual, where, first, ranks)
+
+
+def misplaced(facts: Facts) -> Iterator[Misplaced]:
+    """Yield the steps of the operator table that take a weight, or a piece of one, for a gradient or state, or a gradient for a
+    state.
+    """
+    plan, gradients, moved = facts.plan, dict[str, str](), dict[str, str]()
+    for operator in plan.operators() if _steps(facts) else ():
+        moves = isinstance(operator, Communicate) or (isinstance(operator, Compute) and has_trait(operator.op, *_MOVES))
+        if isinstance(operator, Backward):
+            values = zip(operator.outputs, operator.forward.tensor_operands, strict=False)
+            gradients |= {name: of for name, of in values if plan.has_role(of, Role.WEIGHT)}
+        elif moves and len(read := reads(operator)) == 1:
+            moved |= dict.fromkeys(writes(operator), read[0])
+    for where, operator in (item for found in _steps(facts).values() for item in found):
+        if not _is_step(operator) or spec_of(operator.op) is None:
+            continue
+        for place, name in enumerate(operator.inputs[1:]):
+            end, seen = str(name), set[str]()
+            while end in moved.keys() - seen - gradients.keys():
+                seen.add(end)
+                end = moved[end]
+            weight, wanted = str(operator.inputs[0]), "a state" if place else "its gradient"
+            if plan.has_role(end, Role.WEIGHT):
+                yield Misplaced(weight, str(name), wanted, "a piece", end, where, facts.ranks_running(where[0]))
+            elif place and end in gradients:
+                yield Misplaced(weight, str(name), wanted, "the gradient", gradients[end], where, facts.ranks_running(where[0]))
 
 
 def scattered(facts: Facts) -> Iterator[Scattered]:

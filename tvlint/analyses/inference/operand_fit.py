@@ -25,6 +25,7 @@ from tvlint.ir.plan import Plan
 from tvlint.ops.spec import DtypeError, MisfitError, Trait
 from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.usual_calls import is_copy
 from tvlint.plurals import counted
 
 _MOVES = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST, Collective.GATHER, Collective.SCATTER)
@@ -146,7 +147,11 @@ def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:
 
 
 def _overwritten_with_others(plan: Plan, operator: Compute) -> MisfitError | None:
-    """Return what does not fit where a method puts what it makes element by element in the place of its operand."""
+    """Return what does not fit where a method puts what it makes element by element, or a copy, in the place of its operand."""
+    if is_copy(operator):
+        into, taken = (plan.tensors[name].shape if isinstance(name, str) else () for name in operator.inputs)
+        fits = len(taken) <= len(into) and all(here in (1, there) for here, there in zip(taken[::-1], into[::-1], strict=False))
+        return None if fits else MisfitError("a copy of another shape", f"the copy has to fit into shape {list(into)}")
     name, op = operator.inputs[0] if operator.inputs else "", without_overload(operator.op)
     if operator.in_place != (0,) or operator.outputs or not op.endswith("_") or not isinstance(name, str):
         return None

@@ -25,8 +25,8 @@ from tvlint.analyses.relations.skipped_factors import skipped_factors
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.once import first_of_each
-from tvlint.ir.operators import Communicate, Compute, Operator
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -82,8 +82,9 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
     theirs is there, or at a loss with the loss itself.
     """
     terms = alone.world.terms
+    unread = _Unread(alone.plan)
     held = [values.get(name) for values in alone.derived.environments.values() for name in alone.plan.losses]
-    losses = {each.term for each in held if each is not None}
+    losses = [_passed(terms, term) for term in {each.term for each in held if each is not None}]
     given = {pulled.value: pulled.name for pulled in alone.derived.pulled if pulled.is_given}
     for pulled in alone.derived.pulled:
         if not pulled.is_given and pulled.value in given and pulled.gradient in given and isinstance(pulled.gradient, int):
@@ -91,6 +92,8 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
         if not pulled.is_given and _starts_with_loss(terms, pulled, losses):
             root = f"grad({pulled.of})"
             yield Misused(pulled.name, root, pulled.of, "no-gradient", pulled.operator, pulled.rank)
+        elif (left := unread.of(pulled)) and pulled.gradient not in owners:
+            yield Misused(pulled.name, left, pulled.of, "no-gradient", pulled.operator, pulled.rank)
         known = {} if pulled.is_given else owners.get(_plain(terms, pulled.gradient), {})
         if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue
@@ -101,16 +104,48 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
             yield Misused(pulled.name, owner, pulled.of, how, pulled.operator, pulled.rank, parted)
 
 
-def _starts_with_loss(terms: Terms, pulled: Pulled, losses: Set[int]) -> bool:
+class _Unread:
+    """Gradients that a plan is given, or what it moves of them, which nothing reads."""
+
+    def __init__(self, plan: Plan) -> None:
+        every = [*plan.operators()]
+        gone_back = [each for each in every if isinstance(each, Backward)]
+        given = {name for name, tensor in plan.tensors.items() if tensor.role is Role.INPUT}
+        moved = {
+            name for each in every if isinstance(each, Communicate) and given.issuperset(each.inputs) for name in each.outputs
+        }
+        left = (given | moved).difference(plan.outputs, *map(reads, every)) & plan.tensors.keys()
+        self._tensors, self._left = plan.tensors, {_type(plan.tensors[name]): name for name in sorted(left)}
+        self._forward = {name for each in gone_back for name in (*each.forward.tensor_operands, *each.forward.outputs)}
+        self._forward.difference_update(*(each.outputs for each in gone_back))
+
+    def of(self, pulled: Pulled) -> str:
+        """Return one of the type of a value of which a backward operator starts with another value of the forward pass; empty
+        where there is none.
+        """
+        if pulled.is_given or pulled.name not in self._forward or pulled.value == pulled.gradient:
+            return ""
+        return self._left.get(_type(self._tensors[pulled.of]), "") if pulled.of in self._tensors else ""
+
+
+def _type(tensor: Tensor) -> tuple[tuple[int, ...], str]:
+    return tensor.shape, tensor.dtype
+
+
+def _starts_with_loss(terms: Terms, pulled: Pulled, losses: Sequence[Set[Held]]) -> bool:
     """Return whether a backward operator starts, at a multiple of a number that a loss is made of without a change, with such a
     number.
     """
     one, other = pulled.value, pulled.gradient
     if not isinstance(one, int) or not isinstance(other, int) or prod(terms.shape[one]) != 1:
         return False
-    scaled = terms.operands[one] if has_trait(str(terms.keys[one][0]), Trait.SCALING) else ()
-    places, start = {unchanged(terms, each) for each in (one, *scaled)}, unchanged(terms, other)
-    return any(start in numbers and not numbers.isdisjoint(places) for numbers in (_passed(terms, loss) for loss in losses))
+    places, starts = ({unchanged(terms, term) for term in (each, *_scaled(terms, each))} for each in (one, other))
+    return any(not (starts.isdisjoint(numbers) or places.isdisjoint(numbers)) for numbers in losses)
+
+
+def _scaled(terms: Terms, term: int) -> tuple[int, ...]:
+    """Return what the term's own operator multiplies or divides."""
+    return terms.operands[term] if has_trait(str(terms.keys[term][0]), Trait.SCALING) else ()
 
 
 def _unscaled(alone: Alone) -> Iterator[Misused]:

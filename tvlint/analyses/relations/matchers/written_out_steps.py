@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.gradients.optimizer_steps import misplaced
 from tvlint.analyses.gradients.written_out_steps import local_statistics, of_another
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.matchers.projection import Projection
@@ -12,13 +13,22 @@ from tvlint.analyses.relations.matchers.projection import Projection
 def of_other_weights_and_ranks(projection: Projection) -> Iterator[Defect]:
     """Yield the copies of such values."""
     ranks = {rank for program in projection.plan.programs for rank in program.ranks}
-    for found in of_another(projection.facts):
-        of = f"`{found.state}`, which is of `{found.weight}`," if found.state != found.weight else f"`{found.weight}`"
+    for other in of_another(projection.facts):
+        of = f"`{other.state}`, which is of `{other.weight}`," if other.state != other.weight else f"`{other.weight}`"
         text = f"{of} is overwritten on {{ranks}} "
-        text += f"with what is made of `{found.other}`"
-        repair = f"make `{found.weight}` and its states of these and of its gradient"
-        for rank in sorted(ranks.intersection(found.ranks)):
-            yield _at(projection, found.where, Defect("state-of-another-shard", True, text, rank, repair=repair))
+        text += f"with what is made of `{other.other}`"
+        repair = f"make `{other.weight}` and its states of these and of its gradient"
+        for rank in sorted(ranks.intersection(other.ranks)):
+            yield _at(projection, other.where, Defect("state-of-another-shard", True, text, rank, repair=repair))
+    for wrong in misplaced(projection.facts):
+        text = (
+            f"`{wrong.weight}` is stepped on {{ranks}} with `{wrong.name}`, {wrong.given} of `{wrong.owner}`, in the place of "
+        )
+        for rank in projection.facts.fold.everywhere(wrong.ranks):
+            found = Defect(
+                "state-of-another-shard", True, text + wrong.wanted, rank, repair="give the step its operands in order"
+            )
+            yield _at(projection, wrong.where, found)
     for local in local_statistics(projection.facts):
         text = f"`{local.buffer}` is overwritten on {{ranks}} with what is made of `{local.local}`, which each rank has of its "
         text += f"own data, though `{local.total}` sums that over the ranks"

@@ -65,18 +65,19 @@ def _tables(checkout: str, file: str) -> Mapping[str, Mapping[str, Field]]:
 
 
 def _of_options(nodes: Iterable[ast.AST]) -> Mapping[str, Mapping[str, Field]]:
-    """Return the tables that a parser of 2024 declares, each field by an option `--table.field`."""
+    """Return the tables that a parser of 2024 declares, each field by an option `--table.field`.
+
+    It looks at the words of the command line alone, so that a file may give others than its choices.
+    """
     found: dict[str, dict[str, Field]] = {}
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             table, _, name = (text_of(node.args[0]) if node.args else "").removeprefix("--").rpartition(".")
             stated = {keyword.arg: keyword.value for keyword in node.keywords}
             kind = stated.get("type")
-            items = getattr(stated.get("choices"), "elts", [])
-            choices = tuple(map(text_of, items)) if all(map(text_of, items)) else ()
             kinds = KINDS if "nargs" not in stated and "action" not in stated else ()
             known = kind.id if isinstance(kind, ast.Name) and kind.id in kinds else ""
-            found.setdefault(table, {})[name] = Field(known, choices)
+            found.setdefault(table, {})[name] = Field(known)
     return found
 
 

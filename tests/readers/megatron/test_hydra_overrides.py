@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tvlint.findings import Finding
@@ -132,6 +134,33 @@ def test_the_trainer_of_verl_checks_its_batches_and_other_programs_do_not(progra
         "actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.rollout.tensor_model_parallel_size=1"
     )
     (only,) = configurations(f"{command} {more}\n")
+    found = {each.rule for each in evaluate(only, load_rules()) if isinstance(each, Finding)}
+    assert ("mini-batch-above-train-batch" in found) is expected
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size", True),
+        ("if train_batch_size < self.ppo_mini_batch_size:\n            raise ValueError", True),
+        ("# assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size", False),
+        ("pass", False),
+    ],
+)
+def test_a_trainer_in_the_checkout_is_held_to_its_own_checks(check: str, expected: bool, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "verl" / "trainer" / "ppo").mkdir(parents=True)
+    (tmp_path / "verl" / "trainer" / "main_ppo.py").write_text("def main(config): ...\n")
+    trainer = f"class T:\n    def validate(self, config):\n        {check}\n"
+    (tmp_path / "verl" / "trainer" / "ppo" / "ray_trainer.py").write_text(trainer)
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "python3 -m verl.trainer.main_ppo data.train_batch_size=8 actor_rollout_ref.actor.ppo_mini_batch_size=16 "
+        "actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.rollout.tensor_model_parallel_size=1\n"
+    )
+    document = read(str(path))
+    assert document is not None
+    (only,) = document.configurations
     found = {each.rule for each in evaluate(only, load_rules()) if isinstance(each, Finding)}
     assert ("mini-batch-above-train-batch" in found) is expected
 

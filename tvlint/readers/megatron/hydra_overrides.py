@@ -28,6 +28,7 @@ from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.launcher_options import mistaken_hydra_options, mistaken_launcher_options
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
+from tvlint.readers.megatron.trainer_checks import counts_otherwise
 from tvlint.readers.shell.evaluate import Evaluation
 from tvlint.readers.shell.state import Command
 from tvlint.readers.shell.values import (
@@ -52,6 +53,7 @@ SIZES = Pattern(r"(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel
 LISTED = Pattern(r"[\[{]")
 OPENED = Pattern(r"[\[{\"']")
 CLOSED_BY = {"[": "]", "{": "}", '"': '"', "'": "'"}
+OTHERWISE = Unknown("the trainer in the checkout does not hold it to the train batch: it may count something else", given=True)
 MODEL = Pattern(r"\+{0,2}(?P<holder>[\w.]+)\.model\.path=")
 GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trainer.num_nodes"))
 """Where frameworks say how many GPUs a node has, and how many nodes there are."""
@@ -130,6 +132,8 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
         trainer = _of_trainer(overrides, composed_for(words, evaluation.source.path)) if is_trainer else {}
         if is_trainer and starts_from_package(words, evaluation.source.path):
             trainer = {**_packaged(location_of(command.span)), **trainer}
+        if is_trainer and "ppo_mini_batch_size" in trainer and counts_otherwise(evaluation.source.path):
+            trainer["ppo_mini_batch_size"] = replace(trainer["ppo_mini_batch_size"], value=OTHERWISE)
         world_size = _world_size(overrides)
         sections = dict.fromkeys(_section(path) for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
         found: list[Configuration] = []

@@ -36,7 +36,7 @@ STARTS = Pattern(
 )
 OF_TRAINER = frozenset({"--per_device_train_batch_size", "--load_best_model_at_end"})
 """Options by which a parser is known to have the training arguments of transformers."""
-OPTION = b" --"
+OPTION = Pattern(rb"\s--")
 OF_TRAINING = Pattern(r"(?:micro|train|device)[-_]batch[-_]size|parallel[-_]size|zero[-_]stage|--deepspeed$")
 """Options that a program has which trains on many ranks, even one that starts them by itself."""
 TRAINS_JOBS = Pattern(r"(?:^|/)train\.py$|^torchtitan\.train$")
@@ -50,7 +50,7 @@ nothing (`$(cd "$(dirname "$0")" && pwd)`)."""
 
 def option_mistakes_of_programs(path: str, data: bytes) -> Iterator[Finding]:
     """Yield what launchers refuse of their options, and programs of theirs that alone say what they take."""
-    if OPTION not in data or len(data) > LARGEST or b"\0" in data or not STARTS.search(data):
+    if not OPTION.search(data) or len(data) > LARGEST or b"\0" in data or not STARTS.search(data):
         return
     try:
         evaluation = evaluate(source_of(path, data), steps=STEPS)

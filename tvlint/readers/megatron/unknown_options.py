@@ -262,7 +262,9 @@ def slips_of_options(written: Sequence[Setting], parser: ParserSource) -> Iterat
 def option_meant(flag: str, known: frozenset[str], *, of_all_versions: bool = False) -> str:
     """Return the option that the flag is but for a slip, and of those of all versions of a program but for a word left out."""
     near = _slip(flag, known) or _plural(flag, known) or _inflected(flag, known)
-    near = near or min((name for name in known if _single(name) == _single(flag)), default="")
+    near = near or min(
+        (name for name in known if _single(name) == _single(flag) or _letters(name) == _letters(flag)), default=""
+    )
     near = near or (_longer(flag, known) if of_all_versions else "")
     joint, other = "-_" if "-" in flag[2:] else "_-"
     spelled = near[:2] + near[2:].replace(other, joint)

@@ -218,3 +218,32 @@ def test_a_gradient_that_one_program_alone_loses_is_found(of_one: str, found: bo
     declared = "mesh dp=2\nweight w f32[8,8]\ninput x f32[8,8] dp:S(0)\ninput dy f32[8,8] dp:S(0)\n"
     text = declared + BODY.format(0, of_one) + BODY.format(1, "add(dh1, dh2)")
     assert ("lost-gradient" in {finding.rule for finding in findings_of_text(text)}) is found
+
+
+LEFT_TO_THE_CALLER = """mesh tp=2
+weight w f32[16,8] tp:S(0)
+weight {name} f32[16,8] tp:S(0)
+input x f32[4,8]
+input dh f32[4,8]
+program tp=0
+  h = linear(x, w)
+  _, {first} = backward h (dh)
+program tp=1
+  k = linear(x, {name})
+  _, {second} = backward k (dh)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "rules"),
+    [
+        ("w", "grad(w)", "grad(w)", set()),
+        ("w", "grad(w)", "_", {"gradient-left-out"}),
+        ("w", "_", "_", set()),
+        ("frozen v", "grad(w)", "_", set()),
+    ],
+)
+def test_ranks_leave_gradients_of_all_shards_to_the_caller(name: str, first: str, second: str, rules: set[str]) -> None:
+    declared = LEFT_TO_THE_CALLER.replace("weight {name}", "weight v" if "v" in name else "")
+    text = declared.format(name=name.removeprefix("frozen "), first=first, second=second)
+    assert left_out("\n".join(line for line in text.splitlines() if not line.startswith(" f32"))) == rules

@@ -122,3 +122,46 @@ program tp=1
 @pytest.mark.parametrize("text", MEANT)
 def test_ranks_may_weigh_choose_and_compare(text: str) -> None:
     assert "divergent-replicas" not in rules_of_text(text)
+
+
+COPIES = """mesh tp=2
+weight w f32[8,8]
+input x f32[4,8]
+loss l
+program tp=0
+  h = linear(x, w)
+  a = silu(h)
+{first}
+program tp=1
+  h = linear(x, w)
+  a = silu(h)
+  b = div(a, 2.0)
+  l = sum(b)
+  db = backward l (grad(l))
+  da = backward b (db)
+  dh = backward a (da)
+  _, grad(w) = backward h (dh)
+  update w
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ("  b = div(a, 2.0)\n  l = sum(b)\n  db = backward l (grad(l))\n  da = backward b (db)\n  dh = backward a (da)", ""),
+        ("  b = mul(a, 0.5)\n  l = sum(b)\n  db = backward l (grad(l))\n  da = backward b (db)\n  dh = backward a (da)", ""),
+        (
+            "  b = div(a, 4.0)\n  l = sum(b)\n  db = backward l (grad(l))\n  da = backward b (db)\n  dh = backward a (da)",
+            "`b` on rank 1 is 2 times what it is on rank 0",
+        ),
+        (
+            "  b = div(a, 2.0)\n  l = sum(b)\n  db = backward l (grad(l))\n  da = backward b (db)\n"
+            '  low: bf16[4,8] = to(da, "bf16")\n  wide: f32[4,8] = to(low, "f32")\n  dh = backward a (wide)',
+            "`wide` on rank 0 is a cast of what it is on rank 1",
+        ),
+    ],
+)
+def test_ranks_with_the_same_data_return_one_loss_and_step_with_one_gradient(first: str, words: str) -> None:
+    text = COPIES.format(first=first + "\n  _, grad(w) = backward h (dh)\n  update w")
+    found = [finding.message for finding in findings_of_text(text) if finding.rule == "divergent-replicas"]
+    assert found == ([words] if words else [])

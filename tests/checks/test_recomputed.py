@@ -95,3 +95,34 @@ def test_an_operator_that_is_written_out_has_the_operands_of_the_one_that_ran(fo
 def test_a_forward_that_runs_again_before_its_backward_is_a_recomputation(runs: str, rules: set[str]) -> None:
     text = SEGMENTS.format(SAME_NAMES.format("relu"), BACK.format("y (dy)"), runs)
     assert {finding.rule for finding in findings_of_text(text)} == rules
+
+
+@pytest.mark.parametrize(
+    ("ran", "written", "is_found"),
+    [
+        ("sum(h)", "sum(h)", False),
+        ("sum(h)", "mean(h)", True),
+        ("mean(h)", "sum(h)", True),
+    ],
+)
+def test_a_loss_goes_back_as_it_was_made(ran: str, written: str, is_found: bool) -> None:
+    text = f"weight w f32[8,8]\ninput x f32[4,8]\nloss l\nprogram\n  h = linear(x, w)\n  l: f32[] = {ran}\n"
+    text += f"  dh = backward (grad(l)) of l = {written}\n  _, grad(w) = backward h (dh)\n  update w\n"
+    assert ("gradient-of-another-operator" in {finding.rule for finding in findings_of_text(text)}) is is_found
+
+
+@pytest.mark.parametrize(
+    ("ran", "written", "is_found"),
+    [
+        ("mul(h, s)", "mul(h, s)", False),
+        ("mul(h, s)", "add(h, s)", True),
+        ("div(h, 2.0)", "mul(h, 0.5)", False),
+        ("sign(h)", "identity(h)", False),
+        ("round(h)", "mul(h, 1.0)", False),
+        ("identity(h)", "mul(h, 2.0)", False),
+    ],
+)
+def test_only_what_rounds_or_passes_a_value_on_is_given_another_gradient(ran: str, written: str, is_found: bool) -> None:
+    text = "weight w f32[8,8]\nweight s f32[8]\ninput x f32[4,8]\ninput dy f32[4,8]\nprogram\n  h = linear(x, w)\n"
+    text += f"  y = {ran}\n  dh = backward (dy) of y = {written}\n  _, grad(w) = backward h (dh)\n  update w\n"
+    assert ("gradient-of-another-operator" in {finding.rule for finding in findings_of_text(text)}) is is_found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.builders.plan_findings import findings_of_plan, findings_of_text
+import pytest
+
+from tests.builders.plan_findings import findings_of_plan, findings_of_text, rules_of_text
 from tvlint.readers.plan_json import reader as json_reader
 from tvlint.readers.plan_text import reader as plan_text
 from tvlint.reporters.plan import json as json_writer
@@ -62,3 +64,31 @@ program pp=1
   y = linear(h, b)
 """
     assert [finding.rule for finding in findings_of_text(text)] == ["mismatched-message"]
+
+
+LOADED = """weight w f32[4,4]
+input data f32[4,4]
+input later f32[4,4]
+output y
+segment load data () -> (data)
+  data = dataloader()
+segment forth forward (data) -> (y)
+  y = linear(data, w)
+program
+  run load micro-batch 0 () -> (data)
+  run forth micro-batch 0 (data) -> (y)
+{}
+  run forth micro-batch 1 (later) -> (y1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "rules"),
+    [
+        ("  run load micro-batch 1 () -> (later)", set()),
+        ("  run load micro-batch 2 () -> (later)", {"use-before-definition"}),
+        ("", {"use-before-definition"}),
+    ],
+)
+def test_an_input_that_is_loaded_for_some_micro_batches_is_loaded_for_all(load: str, rules: set[str]) -> None:
+    assert rules_of_text(LOADED.format(load).replace("\n\n", "\n")) & {"use-before-definition"} == rules

@@ -142,7 +142,10 @@ def _accumulated(plan: Plan) -> frozenset[str]:
 def _between_steps(
     plan: Plan, program: Program, named: Callable[[], set[str]]
 ) -> Iterator[tuple[str, int, str, int, tuple[str, int] | None]]:
-    """Inputs of steps that only a later step of the program produces, or that no step of it produces."""
+    """Inputs of steps that only a later step of the program produces, or that no step of it produces.
+
+    What the program loads for some micro-batches is given in none.
+    """
     produced: set[tuple[str, int]] = set()
     ever: dict[tuple[str, int], str] = {}
     loaded: set[str] = set()
@@ -151,7 +154,7 @@ def _between_steps(
         for name in step.outputs or (segment.outputs if segment else ()):
             ever.setdefault((name, step.micro_batch), step.segment)
             if segment is not None and segment.phase is Phase.DATA:
-                loaded.add(name)
+                loaded |= {name, *segment.outputs}
     for step in program.steps:
         segment = plan.segments.get(step.segment)
         if segment is None:
@@ -160,7 +163,7 @@ def _between_steps(
         for inner, name in zip(segment.inputs, outer, strict=False):
             if {(name, step.micro_batch), (name, -1)} & produced or plan.has_role(name, Role.WEIGHT, Role.BUFFER, Role.STATE):
                 continue
-            if name not in loaded and (plan.has_role(name, *GIVEN) or plan.has_role(inner, *GIVEN)):
+            if loaded.isdisjoint((name, inner)) and (plan.has_role(name, *GIVEN) or plan.has_role(inner, *GIVEN)):
                 continue
             tensor = plan.tensors.get(name) or plan.tensors.get(inner)
             if step.micro_batch < 0 and any(made == name for made, _ in produced):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
@@ -93,19 +93,30 @@ class LeftOut:
 
 
 def left_out_on_ranks(facts: Facts) -> Iterator[LeftOut]:
-    """Yield the weights that ranks reduce or update by their names, and of which they do not ask for the gradient."""
+    """Yield the weights of which ranks do not ask for the gradient, and other ranks do, of the same or of another shard: those
+    that they reduce or update by their names; all where nothing is updated, which the caller of the plan does.
+    """
     plan, owners = facts.plan, owners_of_gradients(facts)
     operators = {program: list(plan.run_by(program)) for program in plan.programs} if len(plan.programs) > 1 else {}
     made = {
         program: {owners[name] for _, _, each in run for name in writes(each) if name in owners}
         for program, run in operators.items()
     }
-    every = set[str]().union(*made.values())
+    every = set[str]().union(*(_identities(plan, name) for name in set[str]().union(*made.values())))
+    leaves_open = not weights_updated(facts)
     for program, run in operators.items():
         stepped = {weight for _, _, each in run if isinstance(each, Update | ReduceGradients) for weight in each.weights}
-        without = (stepped & every) - made[program]
+        if leaves_open:
+            stepped |= {of for _, _, each in run for (_, of), _ in gradients_given(each) if plan.has_role(of, Role.WEIGHT)}
+        without = {name for name in stepped - made[program] if _is_trained(plan, name, every)}
         for segment, index, operator in run if without else ():
             for (result, of), name in gradients_given(operator):
                 if of in without and not name:
                     without.discard(of)
                     yield LeftOut(of, result, segment, index, program.ranks)
+
+
+def _is_trained(plan: Plan, weight: str, trained: Container[str]) -> bool:
+    """Return whether a weight is not frozen, and is, or shares its name in the model or memory with, one that is trained."""
+    tensor = plan.tensors.get(weight)
+    return tensor is not None and tensor.requires_grad and any(name in trained for name in _identities(plan, weight))

@@ -30,6 +30,8 @@ from tvlint.ir.operators import Backward, Compute
 from tvlint.ops.spec import Family, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
+_PASSES_ON = (Trait.CONVERSION, Trait.DETACHED, Trait.VIEW)
+
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     """Give the gradients of the operands of a forward operator, and note what was taken and given as the gradient of what."""
@@ -288,7 +290,7 @@ def of_other_forward(machine: Machine, rank: RankState, operator: Backward, ran:
     both = None if written is None else gradients_of_both(machine, rank, operator, saved, written)
     if both is not None and all(one is not None and one == other for one, other in both):
         return saved
-    is_sure = machine.alone and has_another_gradient(operator, saved, written, both)
+    is_sure = machine.alone and has_another_gradient(machine, operator, saved, written, both)
     if is_sure or is_of_another(machine, rank, operator, saved):
         how = difference(ran, operator.forward) if ran is not None else ""
         mismatch = of_one_plan("gradient-of-another-operator", f"{text}: {how}" if how else text)
@@ -320,18 +322,32 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
 
 
 def has_another_gradient(
-    operator: Backward, saved: Saved, written: Saved | None, both: Iterable[tuple[Slot | str, Slot | str]] | None
+    machine: Machine,
+    operator: Backward,
+    saved: Saved,
+    written: Saved | None,
+    both: Iterable[tuple[Slot | str, Slot | str]] | None,
 ) -> bool:
-    """Return whether the operator that is written out is another one for its constants alone, and has other gradients for that.
+    """Return whether the operator that is written out has other gradients than the one that ran, which no plan means.
 
-    A constant that is added has no part in them; what is linear, and what is no sum, has other ones where it gives others.
+    Of another operator only what both are linear in counts: what rounds or passes a value on may be given another gradient on
+    purpose. A constant that is added has no part in gradients; what is linear, and what is no sum, has other ones where it
+    gives others.
     """
-    if written is None or both is None or written.op != saved.op or saved.steps:
+    if written is None or both is None or saved.steps or has_trait(operator.forward.op, Trait.CONVERSION):
         return False
-    counts = has_trait(operator.forward.op, Trait.NONLINEAR, Trait.SOFTMAX)
-    linear = frozenset().union(*saved.bound.linear)
     asked = [place for place, name in enumerate(operator.outputs) if name]
-    return not has_trait(operator.forward.op, Trait.CONVERSION) and any(
+    linear = frozenset().union(*saved.bound.linear)
+    if written.op != saved.op:
+        linear &= frozenset().union(*written.bound.linear)
+        passed_on = {saved.family, written.family} & {Family.IDENTITY, Family.RESHAPE} or has_trait(saved.op, *_PASSES_ON)
+        bare = machine.world.values.bare
+        return not passed_on and any(
+            isinstance(one, Value) and isinstance(other, Value) and place in linear and bare(one) != bare(other)
+            for place, (one, other) in zip(asked, both, strict=True)
+        )
+    counts = has_trait(operator.forward.op, Trait.NONLINEAR, Trait.SOFTMAX)
+    return any(
         isinstance(one, Value) and isinstance(other, Value) and one.term != other.term and (counts or place in linear)
         for place, (one, other) in zip(asked, both, strict=True)
     )

@@ -24,7 +24,7 @@ from tvlint.analyses.relations.derivation.given.well_formed import odd_replicas,
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_and_summed, lasting_scaling
 from tvlint.analyses.relations.derivation.state import Derived, Joined, Machine, Stepped
-from tvlint.analyses.relations.terms.loss_identities import bare_term, multiplied, subtractions
+from tvlint.analyses.relations.terms.loss_identities import multiple_of, subtractions
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values
@@ -187,10 +187,7 @@ class _Subtracted:
         """Return whether so much of the value is taken out of the sum again as ranks have added too much, or it is not known
         how much.
         """
-        value, factor = bare_term(self._terms, joined.term), Fraction(1)
-        inner = joined.term
-        while (below := multiplied(self._terms, inner)) is not None:
-            factor, inner = factor * below[0], below[1]
+        factor, value = multiple_of(self._terms, joined.term)
         places = {made for made, found in self._found.items() if any(each == value for _, each, _ in found)}
         taken, waiting, seen = set[Fraction](), [(term, Fraction(0))], set[tuple[int, Fraction]]()
         while waiting:

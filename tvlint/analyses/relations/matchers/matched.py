@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.defect import Defect
@@ -27,6 +27,7 @@ from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.matchers.shards import shards_of_all
 from tvlint.analyses.relations.matchers.unlike_shards import unlike_shards
 from tvlint.analyses.relations.matchers.written_out_steps import of_other_weights_and_ranks
+from tvlint.ir.operators import Backward, Compute
 
 
 def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
@@ -41,11 +42,20 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from misplaced_positions(projection)
     yield from copies_of_different_values(projection)
     yield from of_other_weights_and_ranks(projection)
-    yield from values_made_otherwise(projection)
+    otherwise = [*values_made_otherwise(projection)]
+    yield from otherwise
     yield from counted_by_every_rank(projection)
     yield from returned_apart(projection)
     yield from merged_in_part(projection)
     yield from unlike_shards(projection)
-    yield from miscounted_gradients(projection)
+    yield from (defect for defect in miscounted_gradients(projection) if not _is_gradient_of_one(defect, otherwise))
     yield from clipped_by_others(projection)
     yield from misplaced_in_buckets(projection)
+
+
+def _is_gradient_of_one(defect: Defect, found: Iterable[Defect]) -> bool:
+    """Return whether a defect is that of the gradient of an operator of which another defect is: they have one cause."""
+    back, operators = defect.place, (each.place for each in found)
+    return isinstance(back, Backward) and any(
+        isinstance(operator, Compute) and operator.outputs == back.forward.outputs for operator in operators
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.mesh_axes import batch_axes
@@ -11,8 +11,9 @@ from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.sure import Parts
 from tvlint.analyses.relations.held_apart import is_split
 from tvlint.analyses.relations.matchers.projection import Projection, is_whole
-from tvlint.analyses.relations.terms.loss_identities import multiplied, summands, taken_away
+from tvlint.analyses.relations.terms.loss_identities import is_gradient, multiple_of, multiplied, summands, taken_away
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.placement import Replicate
 from tvlint.ir.plan import Role
@@ -36,27 +37,49 @@ class _Parted:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """What ranks make, by its terms, of one value: parts of it, of a sum if so, or values that are `alike` in every right plan.
+
+    How often a `gradient` counts is judged apart.
+    """
+
+    held: Mapping[int, tuple[Operator, int]]
+    is_sum: bool = False
+    alike: bool = False
+    gradient: bool = False
+
+
 def values_made_otherwise(projection: Projection) -> Iterator[Defect]:
-    """Yield the operators that make what most other ranks of a collective make otherwise: a multiple, a rounded value, another
-    activation, or one of operands in each other's place.
+    """Yield the operators that make otherwise than most other ranks what a collective joins, what the plan returns, or the
+    gradient of a weight: a multiple, a rounded value, another activation, or one of operands in each other's place.
 
     Values that differ in more than one such place, or in what they are made of, may be meant. Ranks with data of their own may
     weigh it before it is summed.
     """
-    plan, index = projection.plan, Index(projection)
-    for is_sum, held in _meetings(projection):
-        counts = Counter(term for _, term in held.values())
-        usual, most = max(counts.items(), key=lambda item: (item[1], *_made_of(projection, item[0])))
-        others = [rank for rank in held if held[rank][1] == usual]
-        weighed = is_sum and are_of_data(projection, held)
-        for rank, (_, term) in held.items() if 2 * most >= len(held) and len(counts) > 1 and not weighed else ():
-            parted = _parted(index, usual, term, (others[0], rank)) if term != usual else None
-            found = index.maker(rank, parted.other, index.names(others[0], parted.one)) if parted is not None else None
-            if parted is not None and found is not None:
-                by, name, (segment, maker) = found
-                how = parted.how.replace("{others}", describe(tuple(sorted(others)), plan.mesh) if by == rank else "others")
-                text = f"`{name}` on {{ranks}} {how}"
-                yield at(maker, segment, Defect("divergent-replicas", True, text, by, repair=_REPAIR))
+    index = Index(projection)
+    for meetings in (_meetings(projection), _results(projection), _final_gradients(projection)):
+        found = [defect for meeting in meetings for defect in _made_otherwise(projection, index, meeting)]
+        if found:
+            yield from found
+            return
+
+
+def _made_otherwise(projection: Projection, index: Index, meeting: _Meeting) -> Iterator[Defect]:
+    """Yield where the values of a meeting are made otherwise than most of them are."""
+    plan, held = projection.plan, meeting.held
+    counts = Counter(term for _, term in held.values())
+    usual, most = max(counts.items(), key=lambda item: (item[1], *_made_of(projection, item[0])))
+    others = [rank for rank in held if held[rank][1] == usual]
+    weighed = meeting.is_sum and are_of_data(projection, held)
+    for rank, (_, term) in held.items() if 2 * most >= len(held) and len(counts) > 1 and not weighed else ():
+        parted = _parted(index, usual, term, (others[0], rank), meeting) if term != usual else None
+        found = index.maker(rank, parted.other, index.names(others[0], parted.one)) if parted is not None else None
+        if parted is not None and found is not None:
+            by, name, (segment, maker) = found
+            how = parted.how.replace("{others}", describe(tuple(sorted(others)), plan.mesh) if by == rank else "others")
+            text = f"`{name}` on {{ranks}} {how}"
+            yield at(maker, segment, Defect("divergent-replicas", True, text, by, repair=_REPAIR))
 
 
 def returned_apart(projection: Projection) -> Iterator[Defect]:
@@ -107,12 +130,15 @@ def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
     every = [*projection.plan.operators_of(Compute)]
     scaled = {name for each in every if has_trait(each.op, Trait.SCALING) for name in each.tensor_operands}
     away = taken_away(alone.world.terms)
-    for is_sum, held in _meetings(projection):
-        operators = [operator for operator, _ in held.values()]
+    for meeting in _meetings(projection):
+        held = meeting.held
+        operators = [operator for operator, _ in held.values() if isinstance(operator, Communicate)]
         if not scaled.isdisjoint(name for operator in operators for name in operator.outputs):
             continue
         added = [set(_addends(alone.world.terms, term)) for _, term in held.values()]
-        shared = set.intersection(*added) if is_sum and all(operator.reduce != "avg" for operator in operators) else set()
+        shared = (
+            set.intersection(*added) if meeting.is_sum and all(operator.reduce != "avg" for operator in operators) else set()
+        )
         shared = {term for term in shared - away if multiplied(alone.world.terms, term) is None}
         for rank, (_, term) in held.items() if shared and not are_of_data(projection, held) else ():
             made = index.maker(rank, term)
@@ -189,8 +215,44 @@ def are_of_data(projection: Projection, ranks: Iterable[int]) -> bool:
     return apart <= batch_axes(projection.plan)
 
 
-def _meetings(projection: Projection) -> Iterator[tuple[bool, dict[int, tuple[Communicate, int]]]]:
-    """Yield of each collective of different values whether it sums, and by rank what it runs and the term that it puts in.
+def _results(projection: Projection) -> Iterator[_Meeting]:
+    """Yield what ranks that have the same data make of each value that the plan returns whole."""
+    alone = projection.alone
+    held: dict[object, dict[int, tuple[Operator, Value]]] = {}
+    for rank, environment in alone.derived.environments.items():
+        for name in projection.plan.outputs:
+            tensor, value = projection.plan.tensors.get(name), environment.get(name)
+            made = alone.operators.makers_on(rank).get(name)
+            whole = tensor is None or all(map(is_whole, (tensor.placements or {}).values()))
+            if value is not None and made is not None and whole:
+                held.setdefault((name, _data(projection, rank)), {})[rank] = made[1], value
+    yield from (_meeting(projection, of_rank, gradient=False) for of_rank in held.values())
+
+
+def _final_gradients(projection: Projection) -> Iterator[_Meeting]:
+    """Yield what ranks that have the same data make of the final gradient of each weight."""
+    held: dict[object, dict[int, tuple[Operator, Value]]] = {}
+    for step in projection.alone.final_gradients():
+        if step.gradient is not None:
+            weight = projection.plan.tensors[step.weight].logical or step.weight
+            held.setdefault((weight, _data(projection, step.rank)), {})[step.rank] = step.operator, step.gradient
+    yield from (_meeting(projection, of_rank, gradient=True) for of_rank in held.values())
+
+
+def _meeting(projection: Projection, held: Mapping[int, tuple[Operator, Value]], gradient: bool) -> _Meeting:
+    whole = projection.alone.world.terms.whole
+    alike = len({value.box for _, value in held.values()}) == 1 and all(value.fold is None for _, value in held.values())
+    return _Meeting({rank: (operator, whole(value.term)) for rank, (operator, value) in held.items()}, False, alike, gradient)
+
+
+def _data(projection: Projection, rank: int) -> tuple[int, ...]:
+    """Return where a rank lies along the axes whose ranks have data of their own."""
+    coordinates, apart = projection.plan.mesh.coordinates(rank), batch_axes(projection.plan)
+    return tuple(coordinates[axis] for axis in projection.axes if axis in apart)
+
+
+def _meetings(projection: Projection) -> Iterator[_Meeting]:
+    """Yield what ranks put into each collective of different values.
 
     Of values of different types another rule speaks.
     """
@@ -213,11 +275,11 @@ def _meetings(projection: Projection) -> Iterator[tuple[bool, dict[int, tuple[Co
     for (is_sum, _), meeting in found.items():
         given = [tensors.get(operator.inputs[0]) for operator, _ in meeting.values()]
         if len({tensor.dtype for tensor in given if tensor is not None}) == 1:
-            yield is_sum, meeting
+            yield _Meeting(meeting, is_sum)
 
 
-def _parted(index: Index, usual: int, term: int, ranks: tuple[int, int]) -> _Parted | None:
-    """Return the one place where two values part, where the difference is one that no plan means."""
+def _parted(index: Index, usual: int, term: int, ranks: tuple[int, int], meeting: _Meeting) -> _Parted | None:
+    """Return the one place where two values of a meeting part, where the difference is one that no plan means."""
     terms = index.terms
     pairs = _pairs(terms, usual, term)
     if len(pairs) == 1:
@@ -226,7 +288,7 @@ def _parted(index: Index, usual: int, term: int, ranks: tuple[int, int]) -> _Par
             return _Parted(*taken_by, f"takes `{terms.keys[other][1]}`, and `{terms.keys[one][1]}` on {{others}}")
         if _is_activation_of(terms, one, other):
             return _Parted(*taken_by, f"is made without the `{terms.keys[one][0]}` that it is made with on {{others}}")
-        how = _how(terms, one, other)
+        how = _how(terms, one, other, meeting)
         return _Parted(one, other, how) if how else None
     first, *rest = sorted(pairs) or [(0, 0)]
     if rest == [first[::-1]]:
@@ -250,15 +312,18 @@ def _are_split(index: Index, ranks: tuple[int, int], pair: tuple[int, int]) -> b
     )
 
 
-def _how(terms: Terms, one: int, other: int) -> str:
-    """Return in words how the second of two values differs from the first; empty where they may be any two."""
-    more, less = multiplied(terms, other), multiplied(terms, one)
-    if more is not None and more[1] == one:
-        return f"is {more[0]} times what it is on {{others}}"
-    if less is not None and less[1] == other:
-        return f"is {1 / less[0]} times what it is on {{others}}"
+def _how(terms: Terms, one: int, other: int, meeting: _Meeting) -> str:
+    """Return in words how the second of two values differs from the first; empty where they may be any two.
+
+    Shards may each be scaled by a number of their own, and rounded.
+    """
+    (times, base), (usual, same) = multiple_of(terms, other), multiple_of(terms, one)
+    is_counted = meeting.gradient and is_gradient(terms, base)
+    if base == same and times != usual and not is_counted and (meeting.alike or one == base or other == base):
+        return f"is {times / usual} times what it is on {{others}}"
     heads = str(terms.keys[one][0]), str(terms.keys[other][0])
-    if terms.operands[other] == (one,) and has_trait(heads[1], Trait.CONVERSION):
+    is_cast = terms.operands[other] == (one,) or (meeting.alike and _unrounded(terms, one) == _unrounded(terms, other) == one)
+    if is_cast and has_trait(heads[1], Trait.CONVERSION):
         return "is a cast of what it is on {others}"
     if _is_activation_of(terms, other, one):
         return f"is the `{heads[1]}` of what it is on {{others}}"
@@ -266,6 +331,13 @@ def _how(terms: Terms, one: int, other: int) -> str:
     if alike and heads[0] != heads[1] and all(has_trait(head, Trait.ACTIVATION) for head in heads):
         return f"is made by `{heads[1]}`, and by `{heads[0]}` on {{others}}"
     return ""
+
+
+def _unrounded(terms: Terms, term: int) -> int:
+    """Return what a value is a cast of, however often."""
+    while len(terms.operands[term]) == 1 and has_trait(str(terms.keys[term][0]), Trait.CONVERSION):
+        (term,) = terms.operands[term]
+    return term
 
 
 def _is_activation_of(terms: Terms, one: int, other: int) -> bool:

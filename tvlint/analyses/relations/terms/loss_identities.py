@@ -97,11 +97,17 @@ def multiplies_with_zero(terms: Terms) -> bool:
     return any(scaling is not None and scaling[1] == 1 and number_of(scaling[0]) == 0 for scaling in scalings)
 
 
+def multiple_of(terms: Terms, term: int) -> tuple[Fraction, int]:
+    """Return how many times which value the term is, by all constants that multiply it."""
+    times = Fraction(1)
+    while (below := multiplied(terms, term)) is not None:
+        times, term = times * below[0], below[1]
+    return times, term
+
+
 def bare_term(terms: Terms, term: int) -> int:
     """Return what the term is a multiple of by constants."""
-    while (below := multiplied(terms, term)) is not None:
-        term = below[1]
-    return term
+    return multiple_of(terms, term)[1]
 
 
 def is_gradient(terms: Terms, term: int) -> bool:

@@ -45,7 +45,6 @@ NOT_FOUND = {
     **dict.fromkeys(
         (
             "sharded columns reshaped into rows",
-            "head dimension viewed as if all heads were here",
             "sequence-parallel layer: attention reshape mixes heads and sequence",
         ),
         "nothing is known of a view that takes pieces of a dimension apart",

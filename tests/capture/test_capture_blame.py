@@ -41,7 +41,9 @@ def test_what_is_wrong_with_all_gradients_is_said_once_where_the_backward_pass_s
 
 @pytest.mark.parametrize(("module", "line"), [("layers.0.attention", "loss.backward()"), ("", "scaled(loss)")])
 def test_one_factor_on_all_gradients_is_blamed_on_no_module(module: str, line: str) -> None:
-    gap = Reason("other-operator", False, "`div` is another operator", Location("net.py", 7, pointer=module, text="scaled(loss)"))
+    gap = Reason(
+        "other-operator", False, "`div` is another operator", Location("net.py", 7, pointer=module, text="scaled(loss)")
+    )
     verdict = replace(proof(path_of("data_parallel"), "data_parallel_reference"), outcome=Outcome.UNKNOWN, reasons=(gap,))
     found = judged(verdict, *recorded("undivided_loss", "data_parallel_reference"))
     assert found.reasons[0].name == "other-recorded-gradient"

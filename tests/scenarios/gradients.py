@@ -2543,4 +2543,101 @@ program
   copy_(m!, s)
 """,
     ),
+    *pair(
+        "decay of another weight",
+        "state-of-another-shard",
+        """
+weight w f32[8,8]
+weight u f32[8,8]
+weight teacher f32[8,8] frozen
+input x f32[8,8]
+input dy f32[8,8]
+program
+  h = linear(x, w)
+  y = linear(h, u)
+  dh, gu = backward y (dy)
+  _, gw = backward h (dh)
+  cw = mul(w, 0.01)
+- cu = mul(w, 0.01)
++ cu = mul(u, 0.01)
+  sw = add(gw, cw)
+  su = add(gu, cu)
+  tw = mul(sw, 0.1)
+  tu = mul(su, 0.1)
+  nw = sub(w, tw)
+  nu = sub(u, tu)
+  copy_(w!, nw)
+  copy_(u!, nu)
+  et = mul(teacher, 0.9)
+  ew = mul(w, 0.1)
+  e = add(et, ew)
+  copy_(teacher!, e)
+""",
+    ),
+    *correct(
+        "weights that are pulled to each other, and one to what is not stepped",
+        """
+weight w f32[8,8]
+weight u f32[8,8]
+weight anchor f32[8,8] frozen
+input x f32[8,8]
+input dy f32[8,8]
+program
+  h = linear(x, w)
+  y = linear(h, u)
+  dh, gu = backward y (dy)
+  _, gw = backward h (dh)
+  d = sub(w, u)
+  c = mul(d, 0.01)
+  a0 = sub(u, anchor)
+  a = mul(a0, 0.01)
+  sw = add(gw, c)
+  s0 = sub(gu, c)
+  su = add(s0, a)
+  nw = sub(w, sw)
+  nu = sub(u, su)
+  copy_(w!, nw)
+  copy_(u!, nu)
+""",
+    ),
+    *pair(
+        "rows of an embedding that are masked, and a gradient that is not",
+        "gradient-of-another-tensor",
+        """
+mesh tp=2
+weight e f32[16,8] tp:S(0)
+weight w f32[8,8]
+input ids i64[6]
+input dy f32[6,8]
+program tp=0
+  m = lt(ids, 8)
+  i = where(m, ids, 0)
+  r = embedding(i, e)
+  f = to(m, dtype="f32")
+  k = unsqueeze(f, 1)
+  z = mul(r, k)
+  h = all-reduce(z) over tp
+  y = linear(h, w)
+  dh, grad(w) = backward y (dy)
+- _, grad(e) = backward r (dh)
++ dr, _ = backward z (dh)
++ _, grad(e) = backward r (dr)
+  update e, w
+program tp=1
+  m = ge(ids, 8)
+  s = sub(ids, 8)
+  i = where(m, s, 0)
+  r = embedding(i, e)
+  f = to(m, dtype="f32")
+  k = unsqueeze(f, 1)
+  z = mul(r, k)
+  h = all-reduce(z) over tp
+  y = linear(h, w)
+  dh, grad(w) = backward y (dy)
+- _, grad(e) = backward r (dh)
++ dr, _ = backward z (dh)
++ _, grad(e) = backward r (dr)
+  update e, w
+""",
+    ),
 )

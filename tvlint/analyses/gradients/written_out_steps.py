@@ -228,6 +228,19 @@ class _Ledger:
                 yield OfAnother(of, into, min(others), where, self.ranks)
             elif is_state and weights and all(self._names(of).isdisjoint(self._names(weight)) for weight in weights):
                 yield OfAnother(of, into, min(weights), where, self.ranks)
+        pulled = {
+            into: self._pulled_to(into, value) for into, _, value, _, _ in self.copies if self.plan.has_role(into, Role.WEIGHT)
+        }
+        for into, _, _, _, where in self.copies:
+            others = {each for each in pulled.get(into, ()) if into not in pulled.get(each, {into})}
+            yield from [OfAnother(into, into, min(others), where, self.ranks)] if others else []
+
+    def _pulled_to(self, weight: str, value: _Value) -> set[str]:
+        """Return the other weights of which a step adds something to one, beside its gradient; two may pull each other."""
+        ends = self._behind(value, _BY_ELEMENT)
+        stepped = any(isinstance(each, _Made) and self._weight_of(each) in self._names(weight) for each in ends)
+        held = {each.name for each in ends if isinstance(each, _Held) and self.plan.has_role(each.name, Role.WEIGHT)}
+        return {each for each in held if stepped and self._names(each).isdisjoint(self._names(weight))}
 
     def local_statistics(self) -> Iterator[LocalStatistic]:
         """Yield what puts a statistic of data into a buffer of which a collective sums a statistic."""

@@ -8,13 +8,15 @@ term after it was sent, reduced, scaled or cast.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from math import prod
 from typing import Any
 
-from tvlint.analyses.dataflow.def_use import makers_behind, overwritten, reads
+from tvlint.analyses.dataflow.def_use import makers_behind, overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.single_plan import Alone
@@ -25,10 +27,10 @@ from tvlint.analyses.relations.skipped_factors import skipped_factors
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.once import first_of_each
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive
 from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import has_trait, spec_of
 
 _PASSES = (Trait.SUM, Trait.VIEW, Trait.CONVERSION, Trait.RANGES, Trait.APART, Trait.JOIN, Trait.BROADCAST)
 
@@ -82,7 +84,7 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
     theirs is there, or at a loss with the loss itself.
     """
     terms = alone.world.terms
-    unread = _Unread(alone.plan)
+    unread, names = _Unread(alone.plan), _Names(alone)
     held = [values.get(name) for values in alone.derived.environments.values() for name in alone.plan.losses]
     losses = [_passed(terms, term) for term in {each.term for each in held if each is not None}]
     given = {pulled.value: pulled.name for pulled in alone.derived.pulled if pulled.is_given}
@@ -95,6 +97,8 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
         elif (left := unread.of(pulled)) and pulled.gradient not in owners:
             yield Misused(pulled.name, left, pulled.of, "no-gradient", pulled.operator, pulled.rank)
         known = {} if pulled.is_given else owners.get(_plain(terms, pulled.gradient), {})
+        if known and not isinstance(pulled.gradient, int) and names.are_others(pulled, known):
+            yield Misused(pulled.name, min(known.values()), pulled.of, "taken", pulled.operator, pulled.rank)
         if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue
         if _passed(terms, pulled.value).isdisjoint(passed for other in known for passed in _passed(terms, other)):
@@ -102,6 +106,43 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
             parted = _parted(terms, value, pulled.value)
             how = "recomputed" if parted != ("", "") else "taken"
             yield Misused(pulled.name, owner, pulled.of, how, pulled.operator, pulled.rank, parted)
+
+
+class _Names:
+    """The names under which gradients go on without a change, where it is not known what they hold."""
+
+    def __init__(self, alone: Alone) -> None:
+        self._alone, self._times = alone, cache(self._count)
+        self._renamed = any(step.inputs is not None or step.outputs is not None for step in alone.plan.steps())
+
+    def are_others(self, pulled: Pulled, values: Iterable[Held]) -> bool:
+        """Return whether a gradient that is made once is that of values, and goes on to others than what it is taken for."""
+        owners = {"" if isinstance(value, int) else value[1] for value in values}
+        if self._renamed or "" in owners or self._times(pulled.rank)[pulled.name] != 1:
+            return False
+        makers, passed = self._alone.operators.makers_on(pulled.rank), self._passed(pulled.rank, owners)
+        received = any(isinstance(makers.get(name, ("", None))[1], Receive) for name in passed)
+        return not received and self._passed(pulled.rank, {pulled.of}).isdisjoint(passed)
+
+    def _passed(self, rank: int, names: set[str]) -> set[str]:
+        makers, waiting = self._alone.operators.makers_on(rank), [*names]
+        while waiting:
+            maker = makers.get(waiting.pop(), ("", None))[1]
+            below = set(reads(maker)) - names if maker is not None and _may_pass(maker) else set[str]()
+            names |= below
+            waiting += below
+        return names
+
+    def _count(self, rank: int) -> Counter[str]:
+        return Counter(name for operator in self._alone.plan.run_on(rank) for name in writes(operator))
+
+
+def _may_pass(operator: Operator) -> bool:
+    """Return whether the gradient of a result may be that of an operand, without a change or times a constant."""
+    if not isinstance(operator, Compute):
+        return True
+    scales = has_trait(operator.op, Trait.SCALING) and len(operator.tensor_operands) == 1
+    return scales or spec_of(operator.op) is None or has_trait(operator.op, *_PASSES)
 
 
 class _Unread:

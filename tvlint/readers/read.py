@@ -43,7 +43,7 @@ NAMES_MEGATRON = (
 NAMES_LAUNCH = (*NAMES_MEGATRON, b"bash", b"sbatch", b"srun", b"export")
 """What launch scripts name, or those that start them."""
 NAMES_DEEPSPEED = (b"pipe_parallel_size", b'"train_micro_batch_size_per_gpu', b'"zero_')
-NAMES_TRAINING = (b"per_device_train_batch_size", b"gradient_accumulation_steps", b"lr_scheduler_type")
+NAMES_TRAINING = (b"per_device_train_batch_size", b"gradient_accumulation_steps", b"lr_scheduler_type", b"distributed_type")
 OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What ends a line in YAML, and nowhere else."""
 COMPOSED = Pattern(rb"^(?:defaults|extends|modules):", re.MULTILINE)

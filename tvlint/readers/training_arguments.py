@@ -1,4 +1,6 @@
-"""YAML of the training arguments of Hugging Face's transformers, as LLaMA-Factory and trl read it: what they refuse of it."""
+"""YAML of the training arguments of Hugging Face's transformers, as LLaMA-Factory and trl read it, and of accelerate: what they
+refuse of it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,8 @@ from tvlint.frameworks.transformers import CHOICES, FIELDS, options
 from tvlint.ir.configuration import Setting
 from tvlint.ir.values import replace
 from tvlint.near_names import by_slips, has_same_words, is_a_slip, near
+from tvlint.readers.accelerate import TELLING as OF_ACCELERATE
+from tvlint.readers.accelerate import mistakes
 from tvlint.readers.contradictions import contradictions
 from tvlint.readers.document import NOTHING, Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_yaml
@@ -33,7 +37,9 @@ LARGEST = 1 << 18
 LONGEST = 80
 FEWEST = 6
 """So many fields of the training arguments no other file has at its top."""
-TELLING = re.compile(rb"^(?:per_device_train_batch_size|gradient_accumulation_steps|lr_scheduler_type)[ \t]*:", re.MULTILINE)
+TELLING = re.compile(
+    rb"^(?:per_device_train_batch_size|gradient_accumulation_steps|lr_scheduler_type|distributed_type)[ \t]*:", re.MULTILINE
+)
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*(?:e-?\d+)?[A-Za-z]|[-+]?\d+\.\d+\.\d+")
 OF_FACTORY = "finetuning_type"
 """A key that each file of LLaMA-Factory has, and no other one."""
@@ -54,6 +60,9 @@ def read(path: str, data: bytes) -> Document | None:
     except ReadError:
         return None
     keys = {key.text for key, _ in root.entries if isinstance(key, YamlScalar)} if isinstance(root, YamlMapping) else set()
+    if isinstance(root, YamlMapping) and keys >= OF_ACCELERATE:
+        refused = tuple(mistakes(root))
+        return Document(path, NOTHING, findings=refused) if refused else None
     if not isinstance(root, YamlMapping) or len(keys & FIELDS.keys()) < FEWEST:
         return None
     known = _options(path, keys)

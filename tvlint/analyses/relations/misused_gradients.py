@@ -287,12 +287,14 @@ def _are_made_without(alone: Alone, values: Mapping[Held, str], weight: str) -> 
         seen |= below
         waiting += below
         leaves |= set() if terms.operands[term] else {terms.keys[term]}
+    made_of = {str(head[1]) for head in leaves if head[0] == "weight"}
+    if not made_of or of_model(alone.plan, weight) in made_of or not {str(head[0]) for head in leaves} <= {"weight", "input"}:
+        return False
     of = tensors[weight].storage or weight
     shared = {each for each, tensor in tensors.items() if weight in (each, tensor.logical) or (tensor.storage or each) == of}
     given = {tensor.logical or each for each, tensor in tensors.items() if tensor.role is Role.INPUT}
     names = {weight, *shared, *(of_model(alone.plan, each) for each in shared)}
-    made_of = {str(head[1]) for head in leaves if head[0] == "weight"}
-    return bool(made_of) and {str(head[0]) for head in leaves} <= {"weight", "input"} and names.isdisjoint(made_of | given)
+    return names.isdisjoint(made_of | given)
 
 
 def _turned(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:

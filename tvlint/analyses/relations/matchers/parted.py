@@ -69,10 +69,11 @@ def _made_otherwise(projection: Projection, index: Index, meeting: _Meeting) -> 
     """Yield where the values of a meeting are made otherwise than most of them are."""
     plan, held = projection.plan, meeting.held
     counts = Counter(term for _, term in held.values())
+    if len(counts) == 1 or (meeting.is_sum and are_of_data(projection, held)):
+        return
     usual, most = max(counts.items(), key=lambda item: (item[1], *_made_of(projection, item[0])))
     others = [rank for rank in held if held[rank][1] == usual]
-    weighed = meeting.is_sum and are_of_data(projection, held)
-    for rank, (_, term) in held.items() if 2 * most >= len(held) and len(counts) > 1 and not weighed else ():
+    for rank, (_, term) in held.items() if 2 * most >= len(held) else ():
         parted = _parted(index, usual, term, (others[0], rank), meeting) if term != usual else None
         found = index.maker(rank, parted.other, index.names(others[0], parted.one)) if parted is not None else None
         if parted is not None and found is not None:

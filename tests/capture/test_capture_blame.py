@@ -11,8 +11,8 @@ from tests.capture.test_capture_proofs import lines_of, path_of, proof, without,
 from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
 from tvlint.readers.capture.reader import Recorded
-from tvlint.run.proof.blame import differing, placed
-from tvlint.run.proof.captures import judged, read_captures
+from tvlint.run.proof.blame import Differing, differing, placed
+from tvlint.run.proof.captures import _is_elsewhere, judged, read_captures
 
 EVERY = {"0.weight", "0.bias", "1.router.weight", "1.weight"}
 
@@ -41,14 +41,32 @@ def test_what_is_wrong_with_all_gradients_is_said_once_where_the_backward_pass_s
 
 @pytest.mark.parametrize(("module", "line"), [("layers.0.attention", "loss.backward()"), ("", "scaled(loss)")])
 def test_one_factor_on_all_gradients_is_blamed_on_no_module(module: str, line: str) -> None:
-    gap = Reason(
-        "other-operator", False, "`div` is another operator", Location("net.py", 7, pointer=module, text="scaled(loss)")
-    )
+    place = Location("net.py", 7, pointer=module, text="scaled(loss)")
+    gap = Reason("other-operator", False, "`div` is another operator", place)
     verdict = replace(proof(path_of("data_parallel"), "data_parallel_reference"), outcome=Outcome.UNKNOWN, reasons=(gap,))
     found = judged(verdict, *recorded("undivided_loss", "data_parallel_reference"))
     assert found.reasons[0].name == "other-recorded-gradient"
     assert "2 times the reference's everywhere" in found.reasons[0].message
     assert found.reasons[0].location.text == line
+
+
+@pytest.mark.parametrize(
+    ("module", "agreeing", "is_multiple", "elsewhere"),
+    [
+        ("0.norm", ("1.weight",), False, False),
+        ("0.attention", ("1.weight",), False, True),
+        ("", ("1.weight",), False, False),
+        ("0.attention", (), False, False),
+        ("0.attention", (), True, True),
+    ],
+)
+def test_a_gap_of_a_module_whose_gradients_agree_is_no_cause(
+    module: str, agreeing: tuple[str, ...], is_multiple: bool, elsewhere: bool
+) -> None:
+    gap = Reason("other-operator", False, "`div` is another operator", Location("net.py", 7, pointer=module))
+    found = Differing({"0.norm.weight", "0.norm.bias"}, agreeing, None)
+    assert _is_elsewhere(gap, found, is_multiple) is elsewhere
+    assert not _is_elsewhere(replace(gap, refutes=True), found, is_multiple)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +103,8 @@ def test_weights_that_no_operator_uses_are_somewhere_in_the_capture() -> None:
     found = differing({"of no plan"}, parallel, reference)
     assert found.text == ""
     assert found.place is None or found.place.line is not None
+    without_programs = replace(parallel, plan=replace(parallel.plan, programs=()))
+    assert differing({"1.weight"}, without_programs, reference).place is None
 
 
 def test_a_step_that_moves_weights_otherwise_is_blamed_where_the_optimizer_steps() -> None:

@@ -1,8 +1,8 @@
 """What plans make of tensors of indices, element by element, and what they look up with it, in the rows that a rank holds.
 
-It is made by sums with constants, comparisons, flags, choices by flags, and bounds. A sum takes each operand as often as 1, 0
-or -1. So it is linear on pieces, with slopes that are whole numbers, and these pieces end between the sum of all constants and
-its negative.
+It is made by sums with constants, comparisons, flags, choices by flags, bounds, and of one number throughout. A sum takes each
+operand as often as 1, 0 or -1. So it is linear on pieces, with slopes that are whole numbers, and these pieces end between the
+sum of all constants and its negative.
 """
 
 from __future__ import annotations
@@ -92,6 +92,12 @@ class Lookups:
                 return None
         return OfIndices(sources.pop(), tuple(order)) if len(sources) == 1 else None
 
+    def filled(self, operator: Compute) -> dict[int, float]:
+        """Return the numbers of which operands of an operator are made throughout, by position."""
+        makers = {place: self.made.get(name) for place, name in enumerate(operator.inputs) if isinstance(name, str)}
+        numbers = {place: _number(maker) for place, maker in makers.items() if maker is not None}
+        return {place: number for place, number in numbers.items() if number is not None}
+
     def _operands(self, name: str) -> tuple[str, ...] | None:
         """Return what `name` is made of, one element of each; None where it is not made so, and stands for itself."""
         operator = self.made.get(name)
@@ -100,7 +106,7 @@ class Lookups:
         names = operator.tensor_operands
         shapes = [self.shape(each_name) for each_name in (*names, name)]
         if not names or any(shape is None for shape in shapes):
-            return None
+            return () if _number(operator) is not None else None
         if is_view(operator):
             before, after = (shape or () for shape in shapes[-2:])
             return names if prod(before) == prod(after) and _without_last(before) == _without_last(after) else None
@@ -123,15 +129,18 @@ class OfIndices:
         """
         ends = {self.source: 0}
         for operator, below in self.order:
-            total = int(min(_constants(operator, len(below)), MOST)) + 1 + sum(ends[name] for name in below)
+            total = int(min(MOST, _constants(operator, len(below)))) + 1 + sum(ends[name] for name in below)
             ends[operator.outputs[0]] = min(total, 2 * MOST)
         return ends[self.order[-1][0].outputs[0]] if self.order else 0
 
     def values(self, every: Array) -> Array:
         """Return what is made of each of these indices."""
+        import numpy as np
+
         found = {self.source: every}
         for operator, below in self.order:
-            found[operator.outputs[0]] = _value(operator, [found[name] for name in below])
+            operands = [found[name] for name in below]
+            found[operator.outputs[0]] = _value(operator, operands) if below else np.full(every.shape, _number(operator))
         return found[self.order[-1][0].outputs[0]] if self.order else every
 
 
@@ -152,6 +161,19 @@ def _constants(operator: Compute, count: int) -> float:
     if any(abs(at_one - at_zero) not in (0, 1) for at_one in at_ones):
         raise UnsupportedError(f"`{operator.op}` multiplies an operand")
     return abs(at_zero)
+
+
+def _number(operator: Compute) -> float | None:
+    """Return the one number that an operator makes of nothing; None where it makes something else."""
+    spec = spec_of(operator.op)
+    if spec is None or operator.tensor_operands or Trait.FILLED not in spec.traits:
+        return None
+    given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
+    try:
+        number = spec.bind(Call(operator.op, given, operator.attributes)).attributes[0]
+    except UnsupportedError:
+        return None
+    return float(number) if isinstance(number, int | float) else None
 
 
 def _value(operator: Compute, operands: list[Array]) -> Array:
@@ -187,8 +209,10 @@ def _without_last(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[:-1] if shape[-1:] == (1,) else shape
 
 
-def factor_of(last: Compute, place: int, flags: Array) -> Array | None:
-    """Return what `last` multiplies its operand `place` with, by flags; None where it is not linear in that."""
+def factor_of(last: Compute, place: int, flags: Array, filled: Mapping[int, float]) -> Array | None:
+    """Return what `last` multiplies its operand `place` with, by flags, where others are `filled` with numbers; None where it
+    is not linear in that.
+    """
     import numpy as np
 
     spec = spec_of(last.op)
@@ -197,6 +221,8 @@ def factor_of(last: Compute, place: int, flags: Array) -> Array | None:
     tensors = [at for at, operand in enumerate(last.inputs) if not isinstance(operand, Literal)]
     given = tuple(operand if isinstance(operand, Literal) else flags.shape for operand in last.inputs)
     bound = spec.bind(Call(last.op, given, last.attributes, (flags.shape,)))
-    if frozenset({tensors.index(place)}) not in bound.linear:
+    left_out = {tensors.index(place), *(tensors.index(at) for at, number in filled.items() if number == 0)}
+    if not any(tensors.index(place) in each and each <= left_out for each in bound.linear):
         return None
-    return forward(last, [np.ones(flags.shape) if at == place else flags for at in tensors], [flags.shape])[0]
+    numbers = {at: np.full(flags.shape, number) for at, number in ({place: 1.0} | {**filled}).items()}
+    return forward(last, [numbers.get(at, flags) for at in tensors], [flags.shape])[0]

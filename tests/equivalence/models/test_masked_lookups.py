@@ -10,9 +10,10 @@ from tests.equivalence.models.test_attention import plans
 from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.analyses.relations.terms.terms_at_indices import FOUND
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
+from tvlint.equivalence.verdict.masked_places import with_compared_places
 from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
-from tvlint.ir.operators import Compute
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
@@ -36,6 +37,10 @@ MASKED = {
     + "i = where(k, s, 0) || none\nr = embedding(i, e)\nw = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
     "choices between tensors": BOTH + SHIFT + "z = zeros_like(s) || none\ni = where(k, s, z) || none\nr = embedding(i, e)\n"
     "w = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
+    "choices beside zeros": BOTH
+    + SHIFT
+    + 'z = zeros([2,3], dtype="int64") || none\ni = where(k, s, z) || none\nr = embedding(i, e)\nw = unsqueeze(k, 2) || none\n'
+    + "y = zeros([2,3,4]) || none\nh0 = where(w, r, y)\n",
     "bounds that are compared": SHIFT + 'i = clamp(s, 0, 3) || none\nk = eq(i, s) || none\nf = to(k, "float32") || none\n'
     "r = embedding(i, e)\nw = unsqueeze(f, 2) || none\nh0 = mul(r, w)\n",
     "no mask, turned": BOTH
@@ -56,6 +61,9 @@ WRONG = [
     ("a mask that is filled", "masked_fill(r, w, 0.0)", "masked_fill(r, w, 1.0)"),
     ("flags that are multiplied", "logical_and", "logical_or"),
     ("choices", "where(k, s, 0)", "where(k, 0, s)"),
+    ("choices beside zeros", "y = zeros(", "y = ones("),
+    ("choices beside zeros", "where(w, r, y)", "where(w, y, r)"),
+    ("choices beside zeros", "ge(x, {a})", "gt(x, {a})"),
 ]
 
 
@@ -351,3 +359,63 @@ def test_a_reference_that_looks_up_beyond_its_rows_refutes_nothing() -> None:
     further = LOOKUP.replace("embedding(x, e)", "embedding(y, e)").replace("h = ", "y = add(x, 8)\nh = ")
     verdict = verdict_on(split(MASKED["choices"].replace("sub(x, {a})", "sub(x, 0)")), further)
     assert verdict.outcome is Outcome.UNKNOWN
+
+
+OF_CLASSES = "weight h f32[6,4]\nweight w f32[8,4]{placed}\ninput x i64[6]\nloss l\n"
+FLAGS = {
+    "a product": 'o = one_hot(i, {n}) || none\nf = to(o, "float32") || none\ng = mul(f, j) || none\n',
+    "a product of whole numbers": 'o = one_hot(i, {n}) || none\np = mul(o, j) || none\ng = to(p, "float32") || none\n',
+    "a choice": 'o = one_hot(i, {n}) || none\nf = to(o, "float32") || none\n'
+    "y = zeros([6,{n}]) || none\ng = where(j, f, y) || none\n",
+    "a filled mask": "o = one_hot(i, {n}) || none\nm = logical_not(j) || none\nf = masked_fill(o, m, 0) || none\n"
+    'g = to(f, "float32") || none\n',
+}
+MASKS = (
+    "a = ge(x, {low}) || none\nb = lt(x, {high}) || none\nk = logical_and(a, b) || none\nj = unsqueeze(k, -1) || none\n"
+    's = sub(x, {low}) || none\nz = zeros([6], dtype="int64") || none\ni = where(k, s, z) || none\n'
+)
+OTHER_FLAGS = [
+    ("a = ge(x, {low})", "a = gt(x, {low})"),
+    ("b = lt(x, {high})", "b = le(x, {high})"),
+    ("s = sub(x, {low})", "s = sub(x, {high})"),
+    ("k = logical_and", "k = logical_or"),
+    ("i = where(k, s, z)", "i = where(k, z, s)"),
+    ("mul(f, j)", "add(f, j)"),
+]
+
+
+def with_flags(name: str, text: str = "") -> tuple[str, str]:
+    """Return a plan whose ranks share classes and mask the flags of targets, and its reference."""
+    body = (
+        "program{rank}\nv = linear(h, w)\n" + (text or MASKS + FLAGS[name]) + "u = mul(v, g)\nt = exp(u)\nl0: f32[] = sum(t)\n"
+    )
+    ranks = "".join(
+        body.format(rank=f" tp={rank}", low=4 * rank, high=4 * rank + 4, n=4)
+        + "l: f32[] = all-reduce(l0) over tp\nend reduce-gradients h over tp\n"
+        for rank in (0, 1)
+    )
+    alone = OF_CLASSES.format(placed="") + body.format(rank="", low=0, high=8, n=8).replace("l0:", "l:")
+    return with_backward("mesh tp=2\n" + OF_CLASSES.format(placed=" tp:S(0)") + ranks), with_backward(alone)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_masked_flags_are_flags_of_the_places_that_a_rank_holds(name: str) -> None:
+    verdict = verdict_on(*with_flags(name))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    parallel, reference = plans(*with_flags(name))
+    changed = with_compared_places(parallel)
+    ranges = [
+        [each.value for each in own.inputs if isinstance(each, Literal)] for own in operators(changed) if "arange" in own.op
+    ]
+    assert ranges == [[0, 4], [4, 8]]
+    assert on_numbers_of(parallel, reference) == on_numbers_of(changed, reference) == Agreement()
+
+
+@pytest.mark.parametrize("change", OTHER_FLAGS)
+def test_other_masks_of_flags_are_not(change: tuple[str, str]) -> None:
+    text = MASKS + FLAGS["a product"]
+    assert change[0] in text
+    wrong, reference = with_flags("a product", text.replace(*change))[0], with_flags("a product")[1]
+    parallel, _ = plans(wrong, reference)
+    assert with_compared_places(parallel) is parallel
+    assert verdict_on(wrong, reference).outcome is not Outcome.PROVED

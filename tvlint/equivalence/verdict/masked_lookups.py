@@ -103,7 +103,8 @@ class _Scene(Lookups):
         if len(names) != 2 or len(last.outputs) != 1 or (chain[0].attributes and not picks):
             return None
         table, indices = names if picks else names[::-1]
-        mask = [operand for operand in last.tensor_operands if operand != last.inputs[place]]
+        filled = self.filled(last)
+        mask = [each for at, each in enumerate(last.inputs) if isinstance(each, str) and at not in (place, *filled)]
         if len(mask) != 1 or last.in_place:
             return None
         index, flag = self.made_of(indices), self.made_of(mask[0])
@@ -123,7 +124,7 @@ class _Scene(Lookups):
             return None
         if not all(has_declared_shapes(self.plan, operator) for operator in (*chain, last)):
             return None
-        bounds = _range(index, flag, last, place, held)
+        bounds = range_of(index, flag, last, place, held, filled)
         if bounds is None or (not picks and any(each != bounds for each in self._held(table))):
             return None
         start, stop = bounds
@@ -152,7 +153,9 @@ class _Scene(Lookups):
                 yield -1, -1
 
 
-def _range(index: OfIndices, mask: OfIndices, last: Compute, place: int, held: int) -> tuple[int, int] | None:
+def range_of(
+    index: OfIndices, mask: OfIndices, last: Compute, place: int, held: int, filled: Mapping[int, float]
+) -> tuple[int, int] | None:
     """Return the range in which the masked lookup looks up; None where it is none, or where that is not decided."""
     import numpy as np
 
@@ -162,7 +165,7 @@ def _range(index: OfIndices, mask: OfIndices, last: Compute, place: int, held: i
             return None
         every = np.arange(-ends, ends + 1).astype(float)
         row = index.values(every)
-        factor = factor_of(last, place, mask.values(every))
+        factor = factor_of(last, place, mask.values(every), filled)
     except (NotReplayedError, UnsupportedError):
         return None
     if factor is None or not np.all((factor == 0) | (factor == 1)) or not np.all((row >= 0) & (row < held)):

@@ -8,8 +8,8 @@ The passes, in order, each a function from frozen values to a frozen value:
 - `parts_as_places.with_parts_as_places`, `sorted_rows.without_sorted_rows`: likewise, for a case that is still open;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
 - `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
-  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`, `padded_classes.without_padded_classes`: a plan ->
-  one that computes the same;
+  `masked_places.with_compared_places`, `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`,
+  `padded_classes.without_padded_classes`: a plan -> one that computes the same;
 - `judge.judge`: a case -> the `Attempt` that proves it, or the verdict that explains, with a repair. It calls
   - `replica_folding.fold_replicas`: a case -> the case of one replica, where all are alike;
   - `attempt.attempt_proof`: a case -> an `Attempt`: what differs, which side conditions are violated, whether that is a proof,
@@ -49,6 +49,7 @@ from tvlint.equivalence.verdict.gathered_reductions import with_reductions_over_
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
+from tvlint.equivalence.verdict.masked_places import with_compared_places
 from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
 from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.padded_classes import without_padded_classes
@@ -156,7 +157,9 @@ def _once(case: Case) -> Case:
 @lru_cache(4)
 def _simplified(plan: Identical[Plan]) -> Plan:
     """Return the plan without casts and places that nothing needs, with ranges of lookups and with squares for norms."""
-    return with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(plan.held))))
+    return with_sums_of_squares(
+        with_stated_ranges(with_compared_places(without_unread_places(without_needless_casts(plan.held))))
+    )
 
 
 def _decided(case: Case, progress: Progress, solver_seconds: float | None, decided: Decided) -> tuple[Verdict, bool]:

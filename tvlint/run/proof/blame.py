@@ -16,7 +16,7 @@ from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.findings import Outcome, Reason, Verdict
 from tvlint.ir.location import Location
-from tvlint.ir.operators import ReduceGradients
+from tvlint.ir.operators import Communicate, ReduceGradients
 from tvlint.ir.plan import Plan, Role
 from tvlint.plurals import counted
 
@@ -110,16 +110,22 @@ def _uses(plan: Plan, weights: Collection[str]) -> dict[str, tuple[int, Location
 
 
 def _where_reduced(plan: Plan, agreeing: Iterable[str], different: Iterable[str]) -> Location | None:
-    """Return the line at which most gradients that agree are made last, if none that differs is made there."""
+    """Return the line at which most gradients that agree are made last, if none that differs is made there; of those that are
+    made by a reduction, if any are.
+    """
     weights = {tensor.name for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT}
     gradients = weight_gradients(plan)
     made: dict[str, Location] = {}
-    for operator in plan.run_on(plan.programs[0].ranks[0]):
+    reducing: set[tuple[str, int | None]] = set()
+    for operator in plan.run_on(plan.programs[0].ranks[0]) if plan.programs else ():
+        if isinstance(operator, ReduceGradients | Communicate) and operator.source is not None:
+            reducing.add((operator.source.path, operator.source.line))
         reduced = operator.weights if isinstance(operator, ReduceGradients) else ()
         if operator.source is not None and operator.source.line is not None:
             made.update((gradients.get(name, name), operator.source) for name in (*reduced, *writes(operator)))
     made = {name: place for name, place in made.items() if name in weights}
-    places = Counter((made[name].path, made[name].line) for name in agreeing if name in made)
+    lines = [(made[name].path, made[name].line) for name in agreeing if name in made]
+    places = Counter([line for line in lines if line in reducing] or lines)
     ((line, count),) = places.most_common(1) or [(("", 0), 0)]
     if count < 2 or count < _ENOUGH * places.total():
         return None

@@ -123,7 +123,8 @@ def _misfit(plan: Plan, found: _Lookup, ranks: tuple[int, ...]) -> str:
     every = np.arange(count).astype(float)
     try:
         row = found.index.values(every)
-        factor = np.ones(count) if found.mask is None else factor_of(found.last, found.place, found.mask.values(every))
+        flags = None if found.mask is None else found.mask.values(every)
+        factor = np.ones(count) if flags is None else factor_of(found.last, found.place, flags, {})
     except (NotReplayedError, UnsupportedError):
         return ""
     is_shifted = found.mask is not None or not np.array_equal(row, every)

@@ -247,3 +247,38 @@ def test_ranks_leave_gradients_of_all_shards_to_the_caller(name: str, first: str
     declared = LEFT_TO_THE_CALLER.replace("weight {name}", "weight v" if "v" in name else "")
     text = declared.format(name=name.removeprefix("frozen "), first=first, second=second)
     assert left_out("\n".join(line for line in text.splitlines() if not line.startswith(" f32"))) == rules
+
+
+SHARED_INPUT = """mesh tp=2
+micro-batches 2
+weight q f32[8,8] tp:S(0)
+weight k f32[8,8] tp:S(0)
+input x f32[4,8]
+input x1 f32[4,8]
+gradient dh f32[4,8] grad-of h
+segment forth forward (x) -> (l)
+  h = identity(x)
+  a = linear(h, q)
+  b = linear(h, k)
+  c = mul(a, b)
+  l: f32[] = sum(c)
+segment back backward mirror forth (dl) -> (dx)
+  dc = backward l (dl)
+  da, db = backward c (dc)
+  {first}, grad(q) = backward a (da)
+  {second}, grad(k) = backward b (db)
+  dx = all-reduce(dh) over tp
+program
+  run forth micro-batch 0 (x) -> (l)
+  run back micro-batch 0 (dl) -> (dx)
+  run forth micro-batch 1 (x1) -> (l1)
+  run back micro-batch 1 (dl1) -> (dx1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_found"), [("dh", "dh", False), ("_", "dh", True), ("dh", "_", True), ("_", "_", False)]
+)
+def test_a_gradient_that_is_left_out_of_a_sum_over_ranks_is_found(first: str, second: str, is_found: bool) -> None:
+    found = left_out(SHARED_INPUT.format(first=first, second=second))
+    assert found == ({"gradient-left-out"} if is_found else set())

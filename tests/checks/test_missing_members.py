@@ -117,3 +117,34 @@ def test_a_message_that_is_not_sent_is_found_once_where_it_is_received(without: 
 
 def test_messages_that_are_all_sent_are_right() -> None:
     assert [finding for finding in findings_of_text(staged()) if finding.severity is Severity.ERROR] == []
+
+
+IN_MICRO_BATCHES = """mesh tp=2
+weight w f32[8,8] tp:S(1)
+input x f32[4,8] tp:S(1)
+segment forth forward (x) -> ()
+  h = linear(x, w)
+  y = all-reduce(h) over tp
+segment `forth of 1` forward (x) -> ()
+  part = linear(x, w)
+  z = all-reduce(part) over tp
+program tp=0
+  run forth micro-batch 0-2
+program tp=1
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ("0-2", ""),
+        ("0,2,1", "for micro-batch 2"),
+        ("1,0,2", "for micro-batch 1"),
+    ],
+)
+def test_members_run_micro_batches_in_one_order_whatever_they_call_their_tensors(runs: str, said: str) -> None:
+    lines = "\n".join(f"  run `forth of 1` micro-batch {run}" for run in runs.split(","))
+    found = findings_of_text(IN_MICRO_BATCHES.format(lines))
+    assert [finding.rule for finding in found] == (["collective-order-mismatch"] if said else [])
+    assert all(said in finding.message for finding in found)

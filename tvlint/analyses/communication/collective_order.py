@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic, location_of, traffic
@@ -98,17 +98,34 @@ def _first(plan: Plan, meetings: list[Meeting], incomplete: dict[int, list[Call]
 
 
 def _reordered(meetings: list[Meeting]) -> Disagreement | None:
-    """Return the first place at which a member brings a tensor that another member brings at another place."""
+    """Return the first place at which a member brings a tensor that another member brings at another place.
+
+    Where members have other names for a tensor, it is the one that they bring in the same place for their first micro-batch.
+    """
     if len(meetings) < 2 or all(len({call.site for call in meeting.calls.values()}) < 2 for meeting in meetings):
         return None
-    first, *others = meetings[0].members
-    brought = [_brought(meeting.calls[first]) for meeting in meetings]
-    for rank in others:
-        theirs = [_brought(meeting.calls[rank]) for meeting in meetings]
-        if brought != theirs and len(set(brought)) == len(brought) and set(brought) == set(theirs):
-            turn = next(at for at, (one, other) in enumerate(zip(brought, theirs, strict=True)) if one != other)
-            return Disagreement("order", (meetings[turn].calls[first],), (meetings[turn].calls[rank],))
+    calls = {rank: [meeting.calls[rank] for meeting in meetings] for rank in meetings[0].members}
+    return _apart({rank: [*map(_brought, run)] for rank, run in calls.items()}, calls) or _apart(
+        {rank: _places(run) for rank, run in calls.items()}, calls
+    )
+
+
+def _apart(brought: Mapping[int, Sequence[object]], calls: Mapping[int, Sequence[Call]]) -> Disagreement | None:
+    """Return the first place at which members bring the same things in another order."""
+    (first, ours), *others = brought.items()
+    if len(set(ours)) < len(ours):
+        return None
+    for rank, theirs in others:
+        if ours != theirs and set(ours) == set(theirs):
+            turn = next(at for at, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other)
+            return Disagreement("order", (calls[first][turn],), (calls[rank][turn],))
     return None
+
+
+def _places(calls: Sequence[Call]) -> list[object]:
+    """Return each call as the place of its operator among those of the member, with its micro-batch."""
+    order = {site: at for at, site in enumerate(dict.fromkeys(call.site for call in calls))}
+    return [(order[call.site], call.micro_batch) for call in calls]
 
 
 def _exchanged(traffic: Traffic) -> Iterator[Disagreement]:

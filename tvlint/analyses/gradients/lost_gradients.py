@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -50,8 +51,14 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     steps = [step for step in plan.steps() if step.segment in plan.segments]
     names, ends = tuple(dict.fromkeys(step.segment for step in steps)), _ends(plan)
     if any(step.inputs is not None or step.outputs is not None for step in steps):
-        alone = [name for name in names if _has_dead_end(plan.segments[name], ends)]
-        found = [lost for name in alone for lost in _lost_in(plan, (name,), ends) if lost.name]
+        alone = [name for name in names if _has_dead_end(plan.segments[name], ends) or _leaves_out(plan.segments[name])]
+        mirrors = Counter(plan.segments[name].mirror for name in names)
+        found = [
+            lost
+            for name in alone
+            for lost in _lost_in(plan, (name,), ends)
+            if lost.name or mirrors[plan.segments[name].mirror] == 1
+        ]
     else:
         run = [
             tuple(dict.fromkeys(step.segment for step in each.steps if step.segment in plan.segments)) for each in plan.programs
@@ -80,6 +87,13 @@ def _has_dead_end(segment: Segment, ends: _Ends) -> bool:
     return not made.issubset(name for operator in segment.operators for name in reads(operator))
 
 
+def _leaves_out(segment: Segment) -> bool:
+    """Return whether a segment that goes back through another one alone does not ask for every gradient."""
+    return bool(segment.mirror) and any(
+        isinstance(each, Backward) and not all(each.outputs) and any(each.outputs) for each in segment.operators
+    )
+
+
 def _ends(plan: Plan) -> _Ends:
     made = {name for operator in plan.operators() for name in writes(operator)}
     final = {tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient and name not in made}
@@ -105,6 +119,8 @@ def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGrad
     for operator in every:
         if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
             goes_on.update(operator.outputs)
+        if isinstance(operator, Communicate) and not used.isdisjoint(operator.outputs):
+            goes_on |= {plan.tensors[name].gradient_of for name in operator.inputs if name in plan.tensors} - {""}
     ignored = _ignored(every, given, used, ends.stepped, goes_on)
     goes_on &= {of for (_, of), name in given if name in used}
     without = {name for operator in backward if any(operator.inputs) for name in _results(operator, taken=False)}

@@ -61,13 +61,18 @@ def orders_that_differ(facts: Facts) -> Iterator[Sighting]:
         ours, theirs = found.ours[0], found.theirs[0]
         words = {
             "what": "in another order" if found.kind == "order" else "differently", "members": describe(ours.members),
-            "ours": describe(call.rank for call in found.ours), "our_call": called(facts, ours),
-            "theirs": describe(call.rank for call in found.theirs), "their_call": called(facts, theirs),
+            "ours": describe(call.rank for call in found.ours), "our_call": called(facts, ours) + _batch(ours, theirs),
+            "theirs": describe(call.rank for call in found.theirs), "their_call": called(facts, theirs) + _batch(theirs, ours),
         }  # fmt: skip
         related = (Related(f"rank {ours.rank} runs {called(facts, ours)} at the same turn", location_of(facts, ours)),)
         ranks = facts.fold.everywhere(tuple(sorted(call.rank for call in (*found.ours, *found.theirs))))
         about = (*names_of_collective(ours), *names_of_collective(theirs))
         yield Sighting(location_of(facts, theirs), ranks, words, related, about)
+
+
+def _batch(call: Call, other: Call) -> str:
+    """Return for which micro-batch a call is, in words; empty where it is that of the other call."""
+    return f" for micro-batch {call.micro_batch}" if -1 < call.micro_batch != other.micro_batch else ""
 
 
 def absent_members(facts: Facts) -> Iterator[Sighting]:

@@ -116,6 +116,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("context_parallel", "context_parallel_reference", "dp 2", "1"),
         ("single_samples", "single_samples_reference", "dp 2", "3"),
         ("sampled_batches", "sampled_batches_reference", "dp 2", "2"),
+        ("dealt_samples", "dealt_samples_reference", "dp 2", "1"),
         ("two_axes", "two_axes_reference", "dp 2 x tp 2", "1"),
         ("token_counts", "token_counts_reference", "dp 2", "2"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
@@ -381,6 +382,24 @@ def test_gradients_of_a_second_optimizer_that_are_not_reduced_are_refuted() -> N
     found = [own.message for own in verdict.reasons if own.name == "missing-gradient-reduction"]
     assert any("`head.bias`" in message for message in found)
     assert not any("`table.weight`" in message for message in found)
+
+
+def test_targets_of_samples_that_another_rank_reads_are_refuted() -> None:
+    verdict = proof(path_of("dealt_samples_crossed"), "dealt_samples_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert {own.location.line for own in verdict.reasons if own.name == "mismatched-shards"} == {25}
+
+
+def test_targets_that_another_rank_reads_in_a_micro_batch_are_an_error_where_they_are_read(tmp_path: Path) -> None:
+    lines = lines_of("sampled_batches")
+    one, other = (at for at, line in enumerate(lines) if line.get("given") == 31 and line["bytes"] == 64)
+    lines[one], lines[other] = (
+        {**lines[one], "values": lines[other]["values"]},
+        {**lines[other], "values": lines[one]["values"]},
+    )
+    (problem,) = prove_pair(Pair(written(tmp_path, lines), path_of("sampled_batches_reference"))).problems
+    assert problem.message == "ranks read `input1` in other samples than `input0`"
+    assert problem.location.line == 41
 
 
 def test_what_a_rank_receives_before_it_uses_a_weight_is_in_the_step() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import groupby, product
 from math import gcd
 from operator import itemgetter
@@ -225,14 +226,18 @@ def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple
     groups = {tuple(sorted(group)) for each_prepared in prepared for group in _groups(each_prepared)}
     said = [axes for axes, ranks in capture.tapes[0].meshes if ranks == tuple(range(capture.ranks))]
     candidates = [Mesh(axes) for axes in sorted(said, key=len)] + [mesh_of(sizes) for sizes in meshes(capture.ranks)]
-    ordered = _are_ordered(found)
+    ordered, apart = _are_ordered(found), _cut_into_other_samples(found)
     spanned = {mesh: sum(axes_of(mesh, group) is not None for group in groups) for mesh in candidates}
     for mesh in sorted(candidates, key=lambda mesh: -spanned[mesh]):
-        placements = {name: _placements(mesh, whole, ordered) for name, whole in found.wholes.items()}
+        placements = {name: _placements(mesh, whole, ordered, bool(apart)) for name, whole in found.wholes.items()}
         known = {name: value for name, value in placements.items() if value is not None}
         if len(known) == len(placements):
             return _named(mesh, known, _axes_of_data(mesh, known, found, prepared), groups)
-    odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole, ordered) is None)
+    odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole, ordered, bool(apart)) is None)
+    if odd in apart:
+        text = f"ranks read `{apart[1]}` in other samples than `{apart[0]}`"
+        place = _first_uses(prepared, found).get(apart[1], Location(capture.path))
+        raise ReadError(text, place, "give each rank the same samples of all inputs in each micro-batch")
     text = f"the placement of `{odd}` on the ranks does not follow axes of a mesh"
     raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
 
@@ -242,10 +247,10 @@ def _groups(prepared: Prepared) -> Iterable[tuple[int, ...]]:
     yield from (reducer.group for reducer in prepared.reduced.reducers)
 
 
-def _placements(mesh: Mesh, whole: Whole, ordered: bool) -> Mapping[str, Placement] | None:
+def _placements(mesh: Mesh, whole: Whole, ordered: bool, apart: bool) -> Mapping[str, Placement] | None:
     """Return how a value lies on the axes of a mesh; None where they do not say it."""
     if whole.role is Role.INPUT:
-        return _of_input(mesh, whole, ordered)
+        return _of_input(mesh, whole, ordered, apart)
     blocks = {held.blocks.dim for by in whole.held.values() for held in by.values() if held.blocks is not None}
     if blocks:
         return _in_order(mesh, whole, min(blocks))
@@ -260,17 +265,47 @@ def _are_ordered(found: Found) -> bool:
     return any(held.blocks is not None and held.blocks.dim > 0 for held in every)
 
 
-def _of_input(mesh: Mesh, whole: Whole, ordered: bool) -> Mapping[str, Placement] | None:
+def _cut_into_other_samples(found: Found) -> tuple[str, ...]:
+    """Return two inputs of which ranks that read the same of either in some micro-batches read other samples; empty where there
+    are none.
+    """
+    known: dict[object, tuple[str, dict[tuple[int, int], tuple[Fraction, ...]]]] = {}
+    for name, whole in found.wholes.items():
+        dim = next((dim for dim, size in enumerate(whole.shape) if whole.local[dim] != size), None)
+        if whole.role is not Role.INPUT or dim is None:
+            continue
+        held = {(rank, number): _shares(each, dim, whole) for rank, by in whole.held.items() for number, each in by.items()}
+        together: dict[object, set[tuple[int, int]]] = {}
+        for place, shares in held.items():
+            together.setdefault(shares, set()).add(place)
+        other, shared = known.setdefault(frozenset(map(frozenset, together.values())), (name, held))
+        if shared != held:
+            return other, name
+    return ()
+
+
+def _shares(held: Held, dim: int, whole: Whole) -> tuple[Fraction, ...]:
+    """Return the ranges that are held of a dimension, each by its ends as shares of all of it."""
+    places = _places(held, dim)
+    starts = [place for at, place in enumerate(places) if at == 0 or place != places[at - 1] + 1]
+    stops = [place + 1 for at, place in enumerate(places) if at + 1 == len(places) or places[at + 1] != place + 1]
+    return tuple(Fraction(end, whole.shape[dim]) for ends in zip(starts, stops, strict=True) for end in ends)
+
+
+def _of_input(mesh: Mesh, whole: Whole, ordered: bool, apart: bool) -> Mapping[str, Placement] | None:
     """Return how an input lies: the samples of replicas, and what each rank has of one more dimension in all its samples.
 
-    Where the blocks that ranks hold are `ordered` those of the only dimension that is cut are no samples.
+    Where the blocks that ranks hold are `ordered` those of the only dimension that is cut are no samples. Where inputs are cut
+    `apart`, into other samples each, the order of these counts too.
     """
     cut = [dim for dim, (local, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if local != size]
     if len(cut) > 2:
         return None
     if len(cut) == 1 and ordered and any(held.blocks is not None for by in whole.held.values() for held in by.values()):
         return _in_order(mesh, whole, cut[0]) if all(len(by) == 1 for by in whole.held.values()) else None
-    samples = _of_samples(mesh, whole, cut[0]) if cut else {}
+    if apart and any(len(by) > 1 for by in whole.held.values()):
+        return None if cut else {}
+    samples = {} if not cut else _in_order(mesh, whole, cut[0]) if apart else _of_samples(mesh, whole, cut[0])
     within = _in_order(mesh, whole, cut[1]) if len(cut) == 2 else {}
     return None if samples is None or within is None or samples.keys() & within.keys() else {**samples, **within}
 

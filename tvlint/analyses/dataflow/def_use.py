@@ -113,6 +113,12 @@ def names_in(plan: Plan) -> set[str]:
     return found
 
 
+def are_new(plan: Plan, names: Iterable[str]) -> bool:
+    """Return whether a plan says none of the names, so that a rewriting may give them to values that it adds."""
+    added = set(names)
+    return not added or added.isdisjoint(plan.tensors.keys() | names_in(plan))
+
+
 def overwritten(operator: Operator) -> tuple[str, ...]:
     """Return the inputs that the operator changes in place."""
     if not isinstance(operator, Compute):

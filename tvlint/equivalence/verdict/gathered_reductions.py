@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import stream_of, writes
+from tvlint.analyses.dataflow.def_use import are_new, stream_of, writes
 from tvlint.analyses.relations.transfer.groups import Groups, spans_replicas
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.equivalence.verdict.sorted_rows import OF_PLACES
@@ -31,7 +31,7 @@ def with_reductions_over_ranks(plan: Plan) -> Plan:
     """Return the plan with reductions over ranks in the place of those of what is gathered; itself where it has none."""
     if not any(map(_gathers, plan.segments.values())):
         return plan
-    segments, tensors, times = dict(plan.segments), dict(plan.tensors), times_used(plan)
+    segments, tensors, times, added = dict(plan.segments), dict(plan.tensors), times_used(plan), set[str]()
     for name, segment in plan.segments.items():
         if not _gathers(segment) or not _is_in_order(segment):
             continue
@@ -40,7 +40,9 @@ def with_reductions_over_ranks(plan: Plan) -> Plan:
         if rewriting.replaced:
             segments[name], gone = without_unread(plan, segment, instead, rewriting.pieces.keys())
             tensors = {known: tensor for known, tensor in (tensors | rewriting.tensors).items() if known not in gone}
-    return plan if segments == dict(plan.segments) else replace(plan, segments=segments, tensors=tensors)
+            added |= rewriting.tensors.keys()
+    is_same = segments == dict(plan.segments) or not are_new(plan, added)
+    return plan if is_same else replace(plan, segments=segments, tensors=tensors)
 
 
 def _gathers(segment: Segment) -> bool:

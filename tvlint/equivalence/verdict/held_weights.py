@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import names_of
+from tvlint.analyses.dataflow.def_use import are_new, names_of
 from tvlint.analyses.relations.derivation.given.trusted_inputs import whole_shape
 from tvlint.ir.operators import Backward, Compute, Literal, Operator, ReduceGradients, Update, Value
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
@@ -81,7 +81,7 @@ def _with_weight(reference: Plan, weight: Tensor, held: _Shape, views: Sequence[
         return None
     rewriting = _Rewriting(weight, gradients[0] if gradients else "", views)
     segments = {key: rewriting.segment(segment) for key, segment in reference.segments.items()}
-    if not rewriting.tensors.keys().isdisjoint(reference.tensors):
+    if not are_new(reference, rewriting.tensors):
         return None
     shapes = {each: replace(reference.tensors[each], shape=held, whole=None, placements=None) for each in known}
     return replace(reference, segments=segments, tensors={**reference.tensors, **shapes, **rewriting.tensors})

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tvlint.analyses.dataflow.def_use import are_new
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.equivalence.verdict.masked_lookups import range_of
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
@@ -29,18 +30,19 @@ _FLAGS = "one-hot"
 def with_compared_places(plan: Plan) -> Plan:
     """Return the plan with comparisons in the place of masked flags of places; the plan itself where it has none."""
     runs = Counter(name for program in plan.programs for name in {step.segment for step in program.steps})
-    segments, tensors = dict(plan.segments), dict(plan.tensors)
+    segments, added = dict(plan.segments), dict[str, Tensor]()
     for program in plan.programs:
         if any(step.inputs is not None or step.outputs is not None for step in program.steps):
             continue
         names = dict.fromkeys(step.segment for step in program.steps if runs[step.segment] == 1)
-        for segment in _changed(plan, [plan.segments[name] for name in names], tensors):
+        for segment in _changed(plan, [plan.segments[name] for name in names], added):
             segments[segment.name] = segment
-    return plan if segments == dict(plan.segments) else replace(plan, segments=segments, tensors=tensors)
+    is_same = segments == dict(plan.segments) or not are_new(plan, added)
+    return plan if is_same else replace(plan, segments=segments, tensors={**plan.tensors, **added})
 
 
-def _changed(plan: Plan, run_once: list[Segment], tensors: dict[str, Tensor]) -> Iterator[Segment]:
-    """Yield the segments of a program that change; what they need is added to the tensors."""
+def _changed(plan: Plan, run_once: list[Segment], added: dict[str, Tensor]) -> Iterator[Segment]:
+    """Yield the segments of a program that change; what they need is put among what is added."""
     if not any(_is_flags(operator) for segment in run_once for operator in segment.operators):
         return
     every = [operator for segment in run_once for operator in segment.operators]
@@ -56,7 +58,7 @@ def _changed(plan: Plan, run_once: list[Segment], tensors: dict[str, Tensor]) ->
                 found.append(operator)
             else:
                 sources[place.indices] = None
-                found += _comparison(plan, operator, place, tensors)
+                found += _comparison(plan, operator, place, added)
         if len(found) > len(segment.operators):
             yield replace(segment, operators=tuple(found), inputs=tuple(sources))
 
@@ -108,7 +110,7 @@ class _Scene(Lookups):
         return operator if operator is not None and _is_flags(operator) else None
 
 
-def _comparison(plan: Plan, last: Compute, places: _Places, tensors: dict[str, Tensor]) -> tuple[Compute, ...]:
+def _comparison(plan: Plan, last: Compute, places: _Places, added: dict[str, Tensor]) -> tuple[Compute, ...]:
     """Return the comparison of indices with places that `last` is, with the tensors that it needs."""
     result, given = plan.tensors[last.outputs[0]], plan.tensors[places.indices]
     counted, column, compared = (f"{result.name}.{word}" for word in ("places", "column", "compared"))
@@ -118,7 +120,7 @@ def _comparison(plan: Plan, last: Compute, places: _Places, tensors: dict[str, T
         (column, wide, given.dtype),
         (compared, result.shape, "bool"),
     ):
-        tensors[name] = Tensor(name, shape, dtype, Role.ACTIVATION)
+        added[name] = Tensor(name, shape, dtype, Role.ACTIVATION)
     return (
         replace(last, op="torch.arange", inputs=tuple(map(Literal, places.bounds)), outputs=(counted,), attributes={}),
         replace(last, op="torch.Tensor.view", inputs=(places.indices, Literal(wide)), outputs=(column,), attributes={}),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tvlint.analyses.dataflow.def_use import stream_of
+from tvlint.analyses.dataflow.def_use import are_new, stream_of
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.equivalence.verdict.gathered_reductions import is_alike_on_all, is_plain_gather
 from tvlint.equivalence.verdict.unread import times_used, without_unread
@@ -29,7 +29,7 @@ from tvlint.ops.table import bound_in, has_trait, spec_of
 
 def with_sums_of_squares(plan: Plan) -> Plan:
     """Return the plan with sums of squares in the place of norms; the plan itself where it has none."""
-    segments, tensors = dict(plan.segments), dict(plan.tensors)
+    segments, tensors, added = dict(plan.segments), dict(plan.tensors), set[str]()
     times = times_used(plan)
     for name, segment in plan.segments.items():
         if _has_norms(segment):
@@ -37,7 +37,9 @@ def with_sums_of_squares(plan: Plan) -> Plan:
             instead = [each for operator in segment.operators for each in rewriting.instead(operator)]
             segments[name], gone = without_unread(plan, segment, instead, {*rewriting.squares, *rewriting.stacks})
             tensors = {known: tensor for known, tensor in (tensors | rewriting.tensors).items() if known not in gone}
-    return plan if segments == dict(plan.segments) else replace(plan, segments=segments, tensors=tensors)
+            added |= rewriting.tensors.keys()
+    is_same = segments == dict(plan.segments) or not are_new(plan, added)
+    return plan if is_same else replace(plan, segments=segments, tensors=tensors)
 
 
 def _has_norms(segment: Segment) -> bool:

@@ -307,8 +307,9 @@ def results_of(plan: Plan) -> tuple[str, ...]:
 def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
     """Yield the collectives that make multiples of values which outputs still are; of a loss, of some of its addends."""
     plan, derived, terms = alone.plan, alone.derived, alone.world.terms
+    names = (*results_of(plan), *plan.losses)
     for rank, held in derived.environments.items():
-        named = ((name, held.get(name)) for name in (*results_of(plan), *plan.losses))
+        named = ((name, held.get(name)) for name in names)
         values = [(name, value) for name, value in named if value and (value.leaves or not _is_loss(alone, name, value.term))]
         makers = alone.operators.makers_on(rank)
         scalings = [lasting_scaling(derived, terms, value, makers.get(name, ("", None))[1]) for name, value in values]

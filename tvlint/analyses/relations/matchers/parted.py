@@ -218,7 +218,7 @@ def are_of_data(projection: Projection, ranks: Iterable[int]) -> bool:
 
 def _results(projection: Projection) -> Iterator[_Meeting]:
     """Yield what ranks that have the same data make of each value that the plan returns whole."""
-    alone = projection.alone
+    alone, apart = projection.alone, batch_axes(projection.plan)
     held: dict[object, dict[int, tuple[Operator, Value]]] = {}
     for rank, environment in alone.derived.environments.items():
         for name in projection.plan.outputs:
@@ -226,17 +226,18 @@ def _results(projection: Projection) -> Iterator[_Meeting]:
             made = alone.operators.makers_on(rank).get(name)
             whole = tensor is None or all(map(is_whole, (tensor.placements or {}).values()))
             if value is not None and made is not None and whole:
-                held.setdefault((name, _data(projection, rank)), {})[rank] = made[1], value
+                held.setdefault((name, _data(projection, apart, rank)), {})[rank] = made[1], value
     yield from (_meeting(projection, of_rank, gradient=False) for of_rank in held.values())
 
 
 def _final_gradients(projection: Projection) -> Iterator[_Meeting]:
     """Yield what ranks that have the same data make of the final gradient of each weight."""
+    apart = batch_axes(projection.plan)
     held: dict[object, dict[int, tuple[Operator, Value]]] = {}
     for step in projection.alone.final_gradients():
         if step.gradient is not None:
             weight = projection.plan.tensors[step.weight].logical or step.weight
-            held.setdefault((weight, _data(projection, step.rank)), {})[step.rank] = step.operator, step.gradient
+            held.setdefault((weight, _data(projection, apart, step.rank)), {})[step.rank] = step.operator, step.gradient
     yield from (_meeting(projection, of_rank, gradient=True) for of_rank in held.values())
 
 
@@ -246,9 +247,9 @@ def _meeting(projection: Projection, held: Mapping[int, tuple[Operator, Value]],
     return _Meeting({rank: (operator, whole(value.term)) for rank, (operator, value) in held.items()}, False, alike, gradient)
 
 
-def _data(projection: Projection, rank: int) -> tuple[int, ...]:
+def _data(projection: Projection, apart: Container[str], rank: int) -> tuple[int, ...]:
     """Return where a rank lies along the axes whose ranks have data of their own."""
-    coordinates, apart = projection.plan.mesh.coordinates(rank), batch_axes(projection.plan)
+    coordinates = projection.plan.mesh.coordinates(rank)
     return tuple(coordinates[axis] for axis in projection.axes if axis in apart)
 
 

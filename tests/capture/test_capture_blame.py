@@ -11,8 +11,8 @@ from tests.capture.test_capture_proofs import lines_of, path_of, proof, without,
 from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
 from tvlint.readers.capture.reader import Recorded
-from tvlint.run.proof.blame import Differing, differing, placed
-from tvlint.run.proof.captures import _is_elsewhere, judged, read_captures
+from tvlint.run.proof.blame import differing, placed
+from tvlint.run.proof.captures import judged, read_captures
 
 EVERY = {"0.weight", "0.bias", "1.router.weight", "1.weight"}
 
@@ -48,25 +48,6 @@ def test_one_factor_on_all_gradients_is_blamed_on_no_module(module: str, line: s
     assert found.reasons[0].name == "other-recorded-gradient"
     assert "2 times the reference's everywhere" in found.reasons[0].message
     assert found.reasons[0].location.text == line
-
-
-@pytest.mark.parametrize(
-    ("module", "agreeing", "is_multiple", "elsewhere"),
-    [
-        ("0.norm", ("1.weight",), False, False),
-        ("0.attention", ("1.weight",), False, True),
-        ("", ("1.weight",), False, False),
-        ("0.attention", (), False, False),
-        ("0.attention", (), True, True),
-    ],
-)
-def test_a_gap_of_a_module_whose_gradients_agree_is_no_cause(
-    module: str, agreeing: tuple[str, ...], is_multiple: bool, elsewhere: bool
-) -> None:
-    gap = Reason("other-operator", False, "`div` is another operator", Location("net.py", 7, pointer=module))
-    found = Differing({"0.norm.weight", "0.norm.bias"}, agreeing, None)
-    assert _is_elsewhere(gap, found, is_multiple) is elsewhere
-    assert not _is_elsewhere(replace(gap, refutes=True), found, is_multiple)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ FOUND = {
     "transposed--tp2": ("other-numbers", "gencode0.py:91"),
     "positions--tp2": ("wrong-gradient-scale", "gencode0.py:36"),
     "megatron_label_smoothing": ("other-recorded-gradient", "cross_entropy.py:182"),
-    "megatron_gpt_experts": ("missing-gradient-reduction", "layers.py:488"),
+    "megatron_gpt_experts": ("missing-gradient-reduction", "finalize_model_grads.py:376"),
 }
 
 

@@ -481,7 +481,7 @@ def _difference(
     open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
     is_replayed = all(reason.name != "replay-differs" for reason in verdict.reasons)
     first = next(iter((*open_ones, *verdict.reasons)), None) if is_replayed else None
-    is_shown = first is not None and _is_shown(first, found) and not _is_elsewhere(first, found, bool(times))
+    is_shown = first is not None and _is_shown(first, found) and not (times and not found.agreeing and first.location.pointer)
     location = first.location if first is not None and is_shown else found.place
     location = location or use_of(weight, plan)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
@@ -491,16 +491,6 @@ def _is_shown(reason: Reason, found: Differing) -> bool:
     """Return whether a reason's place is that of what differs, and not only of what is not followed."""
     known = reason.refutes or reason.name.startswith("other-") or not found.agreeing or found.place is None
     return known and reason.location.line is not None
-
-
-def _is_elsewhere(gap: Reason, found: Differing, is_multiple: bool) -> bool:
-    """Return whether what is written otherwise in a module is not what differs: all gradients are one multiple, or those of
-    other modules alone differ.
-    """
-    module = gap.location.pointer
-    if gap.refutes or not module:
-        return False
-    return is_multiple if not found.agreeing else all(weight.rpartition(".")[0] != module for weight in found.weights)
 
 
 def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping: bool, parallel: Recorded) -> Reason:
